@@ -1,0 +1,53 @@
+# Two commands: `make demo` and `make test`. Both set up everything they need in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# oneDNN must not pick instructions that a virtual machine announces and then refuses
+export ONEDNN_MAX_CPU_ISA := AVX512_CORE_BF16
+
+.PHONY: demo test lint check-types bench soak clean compiler
+
+demo: $(VENV)/.report
+	$(BIN)/shiftproof cameraman --out demo
+
+test: $(VENV)/.dev compiler lint check-types
+	rm -f .coverage .coverage.*
+	$(BIN)/pytest -n 2 --cov --cov-report=
+
+	$(BIN)/coverage report
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+check-types: $(VENV)/.dev
+	$(BIN)/mypy
+
+bench: $(VENV)/.report
+	$(BIN)/shiftproof bench --out bench
+
+# the property tests with many more examples
+soak: $(VENV)/.dev compiler
+	SHIFTPROOF_PROFILE=soak $(BIN)/pytest -n 2 tests
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.report: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[report]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@ $(VENV)/.report
+
+# torch.compile calls a C++ compiler
+compiler:
+	@command -v g++ >/dev/null || command -v clang++ >/dev/null || { \
+	  command -v apt-get >/dev/null && apt-get update -q && apt-get install -q -y --no-install-recommends g++; } || { \
+	  echo 'make test needs a C++ compiler (g++ or clang++) for torch.compile: please install one.' >&2; exit 1; }
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build demo bench

@@ -1,0 +1,55 @@
+"""shiftproof: convolutional networks that give the same answer when their input moves."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shiftproof.expansion import moments as moments
+    from shiftproof.expansion import reconstruct as reconstruct
+    from shiftproof.invariance import assert_shift_equivariant as assert_shift_equivariant
+    from shiftproof.invariance import assert_shift_invariant as assert_shift_invariant
+    from shiftproof.invariance import consistency as consistency
+    from shiftproof.invariance import shift_error as shift_error
+    from shiftproof.layers import GHS1d as GHS1d
+    from shiftproof.layers import GHS2d as GHS2d
+    from shiftproof.layers import GHS3d as GHS3d
+    from shiftproof.layers import create_downsample as create_downsample
+    from shiftproof.layers import register_method as register_method
+    from shiftproof.polynomials import gauss_hermite as gauss_hermite
+    from shiftproof.sampling import ghs2d as ghs2d
+    from shiftproof.shifts import circular_shift as circular_shift
+
+__version__ = "0.1.0"
+
+# where each public name lives; nothing is imported before it is used
+_HOMES = {
+    "GHS1d": "layers",
+    "GHS2d": "layers",
+    "GHS3d": "layers",
+    "assert_shift_equivariant": "invariance",
+    "assert_shift_invariant": "invariance",
+    "circular_shift": "shifts",
+    "consistency": "invariance",
+    "create_downsample": "layers",
+    "gauss_hermite": "polynomials",
+    "ghs2d": "sampling",
+    "moments": "expansion",
+    "reconstruct": "expansion",
+    "register_method": "layers",
+    "shift_error": "invariance",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'shiftproof' has no attribute {name!r}")
+    value = getattr(import_module(f"shiftproof.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

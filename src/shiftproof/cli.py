@@ -1,0 +1,76 @@
+"""The command line. Commands import what they need when they run: `shiftproof --help` imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import shiftproof
+
+# the extra that brings a module which the core does not need
+_EXTRAS = {"matplotlib": "report", "PIL": "report", "rich": "report", "skimage": "report"}
+
+
+def _cameraman(options: argparse.Namespace) -> int:
+    from shiftproof.reports import cameraman
+
+    return cameraman.run(options.image, options.size, tuple(options.shift), options.out, options.json)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from shiftproof.reports import costs
+
+    return costs.run(options.out, options.json, options.quick)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="shiftproof",
+        description="Convolutional networks that give the same answer when their input moves.",
+    )
+    parser.add_argument("--version", action="version", version=f"shiftproof {shiftproof.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(
+            name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        )
+        sub.set_defaults(run=run, command=name)
+        sub.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
+        return sub
+
+    sub = command("cameraman", _cameraman, "Shift one image, downsample it with every method, print the difference.")
+    sub.add_argument("--image", type=Path, metavar="FILE", help="an image of your own instead of the bundled one")
+    sub.add_argument("--size", type=int, default=32, help="pixels on each side after area-averaging")
+    sub.add_argument(
+        "--shift", type=int, nargs=2, default=(1, 1), metavar=("ROWS", "COLUMNS"), help="the shift that is shown"
+    )
+    sub.add_argument("--out", type=Path, default=Path("cameraman"), metavar="DIR", help="where the figures go")
+
+    sub = command("bench", _bench, "Time every method in one run, forward and backward, as ratios.")
+    sub.add_argument("--out", type=Path, default=Path("bench"), metavar="DIR", help="where record and figure go")
+    sub.add_argument("--quick", action="store_true", help="few repetitions: a look, not a measurement")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        _complain(
+            f"`shiftproof {options.command}` needs {error.name}: install it with `pip install 'shiftproof[{extra}]'`."
+        )
+    except (ValueError, OSError) as error:
+        _complain(str(error))
+    return 2
+
+
+def _complain(message: str) -> None:
+    print(f"shiftproof: {message}", file=sys.stderr)

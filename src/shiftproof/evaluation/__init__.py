@@ -1,0 +1,1 @@
+"""Measurements: cost now; accuracy, consistency and robustness of trained networks belong here too."""

@@ -1,0 +1,60 @@
+"""Cost of layers: times measured in turns in one run, so that ratios mean something on a noisy machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Layer = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call: the median, and the quartiles as the spread."""
+
+    median: float
+    low: float
+    high: float
+    repetitions: int
+
+
+def in_turns(calls: Sequence[Callable[[], object]], repetitions: int, warm_up: int = 5) -> list[Timing]:
+    """Time each call once per round, for `repetitions` rounds, after `warm_up` rounds that do not count.
+
+    Whatever the machine does in between hits all of them alike.
+    """
+    seconds: list[list[float]] = [[] for _ in calls]
+    for round_ in range(-warm_up, repetitions):
+        for mine, call in zip(seconds, calls):
+            call()  # so that nobody pays for the caches the previous one left behind
+            start = time.perf_counter()
+            call()
+            if round_ >= 0:
+                mine.append(time.perf_counter() - start)
+    out = []
+    for mine in seconds:
+        quartiles = statistics.quantiles(mine, n=4) if len(mine) > 1 else [mine[0]] * 3
+        out.append(Timing(statistics.median(mine), quartiles[0], quartiles[2], repetitions))
+    return out
+
+
+def forward(layer: Layer, x: Tensor) -> Callable[[], object]:
+    """A call of the forward pass alone."""
+
+    def call() -> object:
+        with torch.no_grad():
+            return layer(x)
+
+    return call
+
+
+def forward_backward(layer: Layer, x: Tensor) -> Callable[[], object]:
+    """A call of the forward pass and of the gradient in the input."""
+    leaf = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+    gradient = torch.ones_like(layer(leaf))
+    return lambda: torch.autograd.grad(layer(leaf), leaf, gradient)

@@ -1,0 +1,210 @@
+r"""Discrete Gaussian-Hermite moments and reconstruction, in any dimension (paper, section 3.2).
+
+Letters: d1..dn sizes of the map, K1..Kn numbers of functions per axis, Q the (K, M) matrix of functions on a
+grid. The paper's matrix form A = step^2 Q F Q^T (Eq. 12) is one matrix product per axis (Eqs. 8 and 10), so it
+is written that way, for any n >= 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from shiftproof import checks, grids
+from shiftproof.cache import TensorCache
+from shiftproof.polynomials import function_blocks, gauss_hermite
+
+PROJECTIONS = ("quadrature", "least-squares")
+CONDITION_LIMIT = 1e8  # beyond it a least-squares projection loses half of the digits of float64
+
+_cache = TensorCache(capacity=64 * 2**20)
+
+
+def moments(
+    f: Tensor,
+    orders: int | Sequence[int] | None = None,
+    sigma: float | None = None,
+    ndim: int = 2,
+    projection: str = "quadrature",
+) -> Tensor:
+    r"""Gaussian-Hermite moments of the last `ndim` axes of `f` (Eqs. 7-10 and 12).
+
+    .. math:: A_{p_1 \dots p_n} = \sum_{i_1 \dots i_n} f(i_1, \dots, i_n) \prod_k h_{p_k}(x_{i_k}) \Delta x_k
+
+    * linear and differentiable in `f`; float16 and bfloat16 are multiplied in float32 and rounded once;
+    * `projection="quadrature"` is the paper's Riemann sum; `"least-squares"` takes the coefficients that fit `f`
+      best, so that `reconstruct` returns any map spanned by the functions unchanged. It needs at most as many
+      functions as pixels and refuses a projection whose `condition_number` is hopeless.
+
+    `orders` is the number of functions per axis (default: the size of the axis), `sigma` their scale (default:
+    `0.9 K^-0.52`, Eq. 24).
+
+    Shape: (..., d1..dn) -> (..., K1..Kn).
+
+    >>> moments(torch.ones(5, 8, 6), orders=4).shape
+    torch.Size([5, 4, 4])
+    """
+    checks.floating("f", f)
+    checks.choice("projection", projection, PROJECTIONS)
+    sizes = _axes("f", f, ndim)
+    counts = sizes if orders is None else checks.per_axis("orders", orders, ndim)
+    return along_axes(f, [_projector(m, k, sigma, projection, f) for m, k in zip(sizes, counts)])
+
+
+def reconstruct(a: Tensor, size: int | Sequence[int], sigma: float | None = None, ndim: int = 2) -> Tensor:
+    r"""The map with moments `a`, on a grid of any `size` (Eqs. 11 and 13).
+
+    .. math:: \hat f(i_1, \dots, i_n) = \sum_{p_1 \dots p_n} A_{p_1 \dots p_n} \prod_k h_{p_k}(x_{i_k})
+
+    A `size` below that of the original map is the paper's downsampling. `sigma` must be the one the moments
+    were taken with (default: `0.9 K^-0.52`, Eq. 24).
+
+    Shape: (..., K1..Kn) -> (..., N1..Nn).
+
+    >>> reconstruct(moments(torch.ones(32, 32), orders=16), size=16).shape
+    torch.Size([16, 16])
+    """
+    checks.floating("a", a)
+    counts = _axes("a", a, ndim)
+    sizes = checks.per_axis("size", size, ndim)
+    return along_axes(a, [_functions(n, k, sigma, a).mT for n, k in zip(sizes, counts)])
+
+
+def condition_number(size: int, orders: int, sigma: float | None = None) -> float:
+    """Condition number of `orders` functions sampled on `size` pixels: the factor by which a least-squares
+    projection may magnify noise.
+
+    >>> round(condition_number(32, 32), 1)
+    9.4
+    """
+    size, orders = checks.integer("size", size), checks.integer("orders", orders)
+    scale = grids.scale_rule(orders) if sigma is None else checks.positive("sigma", sigma)
+    return float(np.linalg.cond(functions(orders, grids.pixels(size), scale).T))
+
+
+def centroid_moments(
+    f: Tensor, orders: int | Sequence[int] | None = None, sigma: float | None = None, ndim: int = 2
+) -> Tensor:
+    r"""Moments about the centroid of `f`: the translation normalisation of the related work (paper, section 2.2).
+
+    The origin is moved to the centre of mass m_{10}/m_{00}, m_{01}/m_{00} of each map. That undoes a translation
+    as long as the object stays clear of the border; where it wraps around or is cut off, the centroid moves by
+    something else than the shift, and the moments change. `max_centered_moments` has no such border. Maps
+    without mass keep the origin in the middle.
+
+    Shape: (..., d1..dn) -> (..., K1..Kn).
+    """
+    checks.floating("f", f)
+    sizes = _axes("f", f, ndim)
+    counts = sizes if orders is None else checks.per_axis("orders", orders, ndim)
+    lead = f.shape[: f.dim() - ndim]
+    work = f.reshape(-1, *sizes).to(torch.promote_types(f.dtype, torch.float32))
+    mass = work.flatten(1).sum(1)
+    mass = torch.where(mass == 0, torch.ones_like(mass), mass)
+    out = work
+    for axis, (m, k) in enumerate(zip(sizes, counts), start=1):
+        x = torch.from_numpy(grids.pixels(m)).to(work)
+        others = [d for d in range(1, ndim + 1) if d != axis]
+        marginal = work.sum(others) if others else work  # (B, m)
+        centroid = (marginal * x).sum(1) / mass  # (B,)
+        scale = grids.scale_rule(k) if sigma is None else checks.positive("sigma", sigma)
+        q = gauss_hermite(k, x - centroid[:, None], scale) * grids.step(m)  # (k, B, m)
+        out = torch.einsum("kbm,b...m->b...k", q, out.movedim(axis, -1)).movedim(-1, axis)
+    return out.reshape(*lead, *counts).to(f.dtype)
+
+
+def functions(
+    orders: int, x: npt.NDArray[np.float64], sigma: float, period: float | None = None
+) -> npt.NDArray[np.float64]:
+    """Q, the (orders, len(x)) matrix of functions at `x`, each summed over its copies if there is a `period`."""
+    return np.concatenate(list(blocks(orders, x, sigma, period)))
+
+
+def blocks(
+    orders: int, x: npt.NDArray[np.float64], sigma: float, period: float | None = None
+) -> Iterator[npt.NDArray[np.float64]]:
+    """`functions` in blocks of orders, so that a long sum over orders needs little memory."""
+    if period is None:
+        yield from function_blocks(orders, x / sigma, sigma)
+        return
+    # the functions vanish beyond their turning point s sqrt(2K+1), to double precision after another 9 s
+    reach = sigma * (np.sqrt(2 * orders + 1) + 9) + np.abs(x).max()
+    copies = int(np.ceil(reach / period))
+    wrapped = x + period * np.arange(-copies, copies + 1)[:, None]  # (copies, M)
+    for block in function_blocks(orders, wrapped / sigma, sigma):
+        yield block.sum(1)
+
+
+def least_squares(q: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """pinv(Q^T), the (K, M) matrix that takes a map to the coefficients that fit it best."""
+    orders, size = q.shape
+    if orders > size:
+        raise ValueError(
+            f"`orders` (={orders}) must be at most the grid size (={size}) for `projection='least-squares'`: "
+            f"a grid of n points carries n independent functions."
+        )
+    condition = float(np.linalg.cond(q.T))
+    if not condition <= CONDITION_LIMIT:
+        raise ValueError(
+            f"`projection='least-squares'` is hopeless here: {orders} functions on {size} pixels have the condition "
+            f"number {condition:.1e} (limit {CONDITION_LIMIT:.0e}). Take fewer `orders`, another `sigma`, or "
+            f"'quadrature'."
+        )
+    return np.asarray(np.linalg.pinv(q.T), dtype=np.float64)
+
+
+def along_axes(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
+    """Multiply the last axes of `x` by one matrix each: (..., d1..dn) -> (..., r1..rn) for matrices (rk, dk).
+
+    Accumulated in at least float32 and rounded once to the dtype of `x`.
+    """
+    first = x.dim() - len(matrices)
+    out = x.to(matrices[0].dtype)
+    for axis, matrix in enumerate(matrices, start=first):
+        out = torch.movedim(out, axis, -1) @ matrix.mT
+        out = torch.movedim(out, -1, axis)
+    return out.to(x.dtype)
+
+
+def _projector(size: int, orders: int, sigma: float | None, projection: str, like: Tensor) -> Tensor:
+    """The (K, M) matrix that takes one axis of a map to its moments, in the accumulation dtype of `like`."""
+    scale = grids.scale_rule(orders) if sigma is None else checks.positive("sigma", sigma)
+
+    def make() -> Tensor:
+        q = functions(orders, grids.pixels(size), scale)
+        return cast(grids.step(size) * q if projection == "quadrature" else least_squares(q), like)
+
+    return _cache.get(("project", size, orders, scale, projection, *_home(like)), make)
+
+
+def _functions(size: int, orders: int, sigma: float | None, like: Tensor) -> Tensor:
+    """The (K, N) matrix of functions on `size` pixels, in the accumulation dtype of `like`."""
+    scale = grids.scale_rule(orders) if sigma is None else checks.positive("sigma", sigma)
+    key = ("functions", size, orders, scale, *_home(like))
+    return _cache.get(key, lambda: cast(functions(orders, grids.pixels(size), scale), like))
+
+
+def _home(like: Tensor) -> tuple[torch.dtype, torch.device]:
+    return torch.promote_types(like.dtype, torch.float32), like.device
+
+
+def cast(matrix: npt.NDArray[np.float64], like: Tensor) -> Tensor:
+    """A float64 matrix on the device of `like`, in its dtype but at least in float32."""
+    dtype, device = _home(like)
+    narrow = matrix if dtype == torch.float64 else matrix.astype(np.float32)
+    return torch.from_numpy(np.ascontiguousarray(narrow)).to(device=device, dtype=dtype)
+
+
+def _axes(name: str, x: Tensor, ndim: int) -> tuple[int, ...]:
+    """The sizes of the last `ndim` axes of `x`."""
+    ndim = checks.integer("ndim", ndim)
+    if x.dim() < ndim:
+        raise ValueError(f"`{name}` (shape {tuple(x.shape)}) must have at least `ndim` (={ndim}) dimensions.")
+    sizes = tuple(x.shape[x.dim() - ndim :])
+    if 0 in sizes:
+        raise ValueError(f"`{name}` (shape {tuple(x.shape)}) must not have a zero-sized axis among its last {ndim}.")
+    return sizes

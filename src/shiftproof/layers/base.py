@@ -1,0 +1,116 @@
+"""The protocol every downsampling method follows, and the registry that knows them by name."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from torch import Tensor, nn
+
+from shiftproof import checks, shifts
+
+LAWS = ("exact-invariant", "equivariant", "none")
+
+Factory = Callable[..., "Downsample"]
+_registry: dict[str, Factory] = {}
+F = TypeVar("F", bound=Factory)
+
+
+class Downsample(nn.Module):
+    """A layer that makes maps smaller: (B, C, d1..dn) -> (B, C, ceil(d1/s1)..ceil(dn/sn)).
+
+    `select(x)` takes the data-dependent decision of the method (a pivot, a polyphase index, or None), and
+    `forward(x, selection)` applies it, so that branches which meet again can share one decision. `law` names the
+    shift law the method claims, one of `LAWS`.
+    """
+
+    law: ClassVar[str] = "none"
+    padding: str | None = None
+
+    def __init__(self, stride: int | Sequence[int] = 2, ndim: int = 2, padding: str | None = None) -> None:
+        super().__init__()
+        self.ndim = checks.integer("ndim", ndim)
+        self.stride = checks.per_axis("stride", stride, ndim)
+        if padding is not None:
+            self.padding = checks.choice("padding", padding, shifts.BORDERS)
+
+    def select(self, x: Tensor, *companions: Tensor) -> Tensor | None:
+        """The decision for `x`; `companions` are the maps of other branches that will share it."""
+        return None
+
+    def extra_repr(self) -> str:
+        """Stride and padding, then whatever options the method adds."""
+        stride = self.stride[0] if len(set(self.stride)) == 1 else self.stride
+        words = [f"stride={stride}"]
+        if self.ndim != 2:
+            words.append(f"ndim={self.ndim}")
+        if self.padding is not None:
+            words.append(f"padding={self.padding!r}")
+        return ", ".join(words + [f"{k}={v!r}" for k, v in self.options().items()])
+
+    def options(self) -> dict[str, Any]:
+        """The options worth showing in the `repr`."""
+        return {}
+
+
+def register_method(name: str) -> Callable[[F], F]:
+    """Class decorator: make a downsampling method known under `name`, for `create_downsample` and all that use it.
+
+    What it decorates is called with `channels`, `stride`, `padding`, `ndim` and the user's options as keywords.
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"`name` (={checks.shown(name)}) must be a non-empty string: use `@register_method('mine')`.")
+
+    def register(factory: F) -> F:
+        if name in _registry and _registry[name] is not factory:
+            raise ValueError(f"`name` (={name!r}) is taken by {_registry[name].__qualname__}: choose another.")
+        _registry[name] = factory
+        return factory
+
+    return register
+
+
+def methods() -> list[str]:
+    """The names of all registered methods, in order of registration."""
+    return list(_registry)
+
+
+def create_downsample(
+    method: str | Factory,
+    channels: int,
+    stride: int | Sequence[int] = 2,
+    padding: str = "circular",
+    ndim: int = 2,
+    **options: Any,
+) -> Downsample:
+    """A downsampling layer by name, or from a class or function with the same keywords.
+
+    >>> create_downsample("lpf", channels=64)
+    BlurPool(stride=2, padding='circular', taps=3)
+    """
+    if isinstance(method, str):
+        if method not in _registry:
+            near = difflib.get_close_matches(method, _registry, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            known = ", ".join(repr(m) for m in _registry)
+            raise ValueError(f"`method` (={method!r}) must be one of {known}.{hint}")
+        factory = _registry[method]
+    elif callable(method):
+        factory = method
+    else:
+        raise TypeError(
+            f"`method` (={checks.shown(method)}) must be a name or a callable, not {type(method).__name__}."
+        )
+    channels = checks.integer("channels", channels)
+    checks.choice("padding", padding, shifts.BORDERS)
+    keywords = {"channels": channels, "stride": stride, "padding": padding, "ndim": ndim, **options}
+    try:
+        inspect.signature(factory).bind(**keywords)
+    except TypeError as error:
+        accepted = [
+            p for p in inspect.signature(factory).parameters if p not in ("channels", "stride", "padding", "ndim")
+        ]
+        raise TypeError(f"method {method!r}: {error}; its options are {', '.join(accepted) or 'none'}.") from None
+    return factory(**keywords)

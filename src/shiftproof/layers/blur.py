@@ -1,0 +1,95 @@
+"""BlurPool (LPF): a binomial low-pass filter before subsampling (Zhang 2019)."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from shiftproof import checks
+from shiftproof.layers.base import Downsample, register_method
+from shiftproof.layers.pooling import dense_max
+from shiftproof.shifts import pad
+
+_CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+
+
+@functools.lru_cache(maxsize=64)
+def binomial(taps: int, ndim: int) -> Tensor:
+    """The separable filter with weights C(taps-1, k) / 2^(taps-1) on each axis, in float64. (taps,) * ndim"""
+    row = torch.tensor([math.comb(taps - 1, k) / 2 ** (taps - 1) for k in range(taps)], dtype=torch.float64)
+    kernel = row
+    for _ in range(ndim - 1):
+        kernel = kernel[..., None] * row
+    return kernel
+
+
+def blur_pool(
+    x: Tensor, stride: int | Sequence[int] = 2, taps: int = 3, padding: str = "circular", ndim: int = 2
+) -> Tensor:
+    """Filter every channel with `taps` binomial weights on each axis, keep every stride-th sample.
+
+    * the weights sum to 1: a constant stays what it is (except at the border of `padding="zeros"`);
+    * one tap is plain subsampling; stride 1 is the filter alone.
+
+    float16 and bfloat16 are filtered in float32 and rounded once.
+
+    Shape: (B, C, d1..dn) -> (B, C, ceil(d1/stride)..ceil(dn/stride)).
+
+    >>> blur_pool(torch.tensor([[[0.0, 4.0, 0.0, 0.0]]]), 2, ndim=1)
+    tensor([[[1., 1.]]])
+    """
+    checks.maps("x", x, ndim)
+    if ndim not in _CONV:
+        raise ValueError(f"`ndim` (={ndim}) must be 1, 2 or 3 for a blur.")
+    strides = checks.per_axis("stride", stride, ndim)
+    before = (checks.integer("taps", taps) - 1) // 2
+    padded = pad(x, [(before, taps - 1 - before)] * ndim, padding)
+    if taps == 1:
+        every: tuple[slice, ...] = tuple(slice(None, None, s) for s in strides)
+        return padded[(slice(None), slice(None), *every)]
+    padded = padded.to(torch.promote_types(x.dtype, torch.float32))
+    weight = binomial(taps, ndim).to(padded).expand(x.shape[1], 1, *[taps] * ndim)
+    if torch.is_autocast_enabled(x.device.type):
+        with torch.autocast(x.device.type, enabled=False):
+            return _CONV[ndim](padded, weight, stride=strides, groups=x.shape[1]).to(x.dtype)
+    return _CONV[ndim](padded, weight, stride=strides, groups=x.shape[1]).to(x.dtype)
+
+
+@register_method("lpf")
+class BlurPool(Downsample):
+    """`blur_pool` as a layer; `dense_max=2` first takes a dense 2 x 2 maximum, which replaces max pooling.
+
+    The blur makes shifts matter less but obeys no law: the grid stands still while the map moves.
+    """
+
+    def __init__(
+        self,
+        channels: int | None = None,
+        stride: int | Sequence[int] = 2,
+        padding: str = "circular",
+        ndim: int = 2,
+        taps: int = 3,
+        dense_max: int = 1,
+    ) -> None:
+        super().__init__(stride, ndim, padding)
+        if ndim not in _CONV:
+            raise ValueError(f"`ndim` (={ndim}) must be 1, 2 or 3 for a blur.")
+        self.taps = checks.integer("taps", taps)
+        self.dense_max = checks.integer("dense_max", dense_max)
+
+    def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
+        """The blurred and subsampled maps; there is nothing to select."""
+        checks.maps("x", x, self.ndim)
+        assert self.padding is not None
+        x = dense_max(x, self.dense_max, self.padding, self.ndim)
+        return blur_pool(x, self.stride, self.taps, self.padding, self.ndim)
+
+    def options(self) -> dict[str, Any]:
+        """The filter, and the dense maximum if there is one."""
+        return {"taps": self.taps} | ({"dense_max": self.dense_max} if self.dense_max > 1 else {})

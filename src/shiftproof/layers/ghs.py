@@ -1,0 +1,135 @@
+"""Gaussian-Hermite Sampling as layers: `sampling.ghs2d` with its parameters kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from shiftproof import checks, sampling
+from shiftproof.layers.base import Downsample, register_method
+from shiftproof.pivots import PIVOTS, TIES, Rule, select_pivot
+from shiftproof.sampling import GHS, GHS_PAPER, Kernel
+
+
+class GHSBase(Downsample):
+    """Gaussian-Hermite Sampling for maps of one, two or three dimensions; see `sampling.ghs2d` for the parameters.
+
+    * theorem 2: for every input and every circular shift the output is equal, bit for bit on equal shapes, ties
+      included;
+    * no parameters and no buffers: checkpoints are those of the network without it.
+
+    Shape: (B, C, d1..dn) -> (B, C, ceil(d1/stride)..ceil(dn/stride)), or `output_size`.
+    """
+
+    law: ClassVar[str] = "exact-invariant"
+    dimensions: ClassVar[int]
+
+    def __init__(
+        self,
+        stride: int | Sequence[int] = 2,
+        *,
+        output_size: int | Sequence[int] | None = None,
+        orders: int | str = GHS.orders,
+        sigma: float | str = GHS.sigma,
+        extension: str = GHS.extension,
+        grid: str = GHS.grid,
+        projection: str = GHS.projection,
+        gain: str = GHS.gain,
+        anchor: str = "center",
+        pivot: str | Rule = "max",
+        ties: str = "exact",
+        return_selection: bool = False,
+    ) -> None:
+        super().__init__(stride, self.dimensions)
+        self.output_size = None if output_size is None else checks.per_axis("output_size", output_size, self.ndim)
+        self.kernel = Kernel(orders, sigma, extension, grid, projection, gain)
+        self.anchor = checks.choice("anchor", anchor, sampling.ANCHORS)
+        self.pivot = pivot if callable(pivot) else checks.choice("pivot", pivot, PIVOTS)
+        self.ties = checks.choice("ties", ties, TIES)
+        self.return_selection = return_selection
+
+    @classmethod
+    def paper(cls, stride: int | Sequence[int] = 2, **options: Any) -> GHSBase:
+        """The layer of the paper to the letter: corner anchor, K = N functions, scale rule, zero extension."""
+        return cls(stride, **{**vars(GHS_PAPER), "anchor": "corner", **options})
+
+    def select(self, x: Tensor, *companions: Tensor) -> Tensor:
+        """The pivots of `x`; `companions` share them, and break the ties that `x` itself leaves open."""
+        for i, t in enumerate((x, *companions)):
+            checks.maps("x" if i == 0 else f"companions[{i - 1}]", t, self.ndim)
+            if t.shape[:1] + t.shape[2:] != x.shape[:1] + x.shape[2:]:
+                raise ValueError(
+                    f"`companions[{i - 1}]` (shape {tuple(t.shape)}) must have the batch and the sizes of `x` "
+                    f"(shape {tuple(x.shape)})."
+                )
+        return select_pivot(x, self.pivot, self.ties, companions)
+
+    def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        """The samples of `x`, and the pivots too if `return_selection` is set."""
+        if selection is None:
+            selection = self.select(x)
+        y = sampling.sample(
+            x,
+            selection,
+            self.stride,
+            ndim=self.ndim,
+            output_size=self.output_size,
+            kernel=self.kernel,
+            anchor=self.anchor,
+        )
+        return (y, selection) if self.return_selection else y
+
+    def options(self) -> dict[str, Any]:
+        """What differs from the defaults."""
+        mine = {**vars(self.kernel), "anchor": self.anchor, "pivot": self.pivot, "ties": self.ties}
+        usual = {**dataclasses.asdict(GHS), "anchor": "center", "pivot": "max", "ties": "exact"}
+        shown = {k: v for k, v in mine.items() if v != usual[k]}
+        if self.output_size is not None:
+            shown = {"output_size": self.output_size, **shown}
+        return shown | ({"return_selection": True} if self.return_selection else {})
+
+
+class GHS1d(GHSBase):
+    """`GHSBase` for signals (B, C, W)."""
+
+    dimensions = 1
+
+
+class GHS2d(GHSBase):
+    """`GHSBase` for images (B, C, H, W).
+
+    >>> GHS2d(stride=2)
+    GHS2d(stride=2)
+    """
+
+    dimensions = 2
+
+
+class GHS3d(GHSBase):
+    """`GHSBase` for volumes (B, C, D, H, W)."""
+
+    dimensions = 3
+
+
+_BY_NDIM = {1: GHS1d, 2: GHS2d, 3: GHS3d}
+
+
+def _layer(ndim: int) -> type[GHSBase]:
+    if ndim not in _BY_NDIM:
+        raise ValueError(f"`ndim` (={checks.shown(ndim)}) must be 1, 2 or 3 for GHS.")
+    return _BY_NDIM[ndim]
+
+
+@register_method("ghs")
+def ghs(channels: int, stride: int | Sequence[int], padding: str, ndim: int = 2, **options: Any) -> GHSBase:
+    """GHS as this package recommends it. It has no border to pad: `padding` is accepted and has no effect."""
+    return _layer(ndim)(stride, **options)
+
+
+@register_method("ghs-paper")
+def ghs_paper(channels: int, stride: int | Sequence[int], padding: str, ndim: int = 2, **options: Any) -> GHSBase:
+    """GHS to the letter of the paper. It has no border to pad: `padding` is accepted and has no effect."""
+    return _layer(ndim).paper(stride, **options)

@@ -1,0 +1,239 @@
+"""Where a map is anchored: the pivot, found by a rule that moves with the map, ties included.
+
+The pivot of a sample is the position of its largest score. It must move with the map bit for bit, so scores are
+made of maxima and elementwise chains only: a library sum over channels rounds differently at different
+positions. Letters: B batch, C channels, P pixels (the product of the sizes d1..dn).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from shiftproof import checks
+from shiftproof.shifts import is_eager
+
+Rule = Callable[[Tensor], Tensor]
+TIES = ("exact", "window", "first")
+_SYMBOLIC_DOUBLINGS = 16  # spare doublings change nothing
+
+
+def score_max(x: Tensor) -> Tensor:
+    """The largest value over the channels: the paper's rule. (B, C, ...) -> (B, ...)"""
+    return x.amax(1)
+
+
+def score_energy(x: Tensor) -> Tensor:
+    """The sum of squares over the channels, added up in a fixed tree. (B, C, ...) -> (B, ...)"""
+    terms = x.to(torch.promote_types(x.dtype, torch.float32)).square()
+    while terms.shape[1] > 1:
+        half = terms.shape[1] // 2
+        rest = terms[:, 2 * half :]
+        terms = terms[:, :half] + terms[:, half : 2 * half]
+        terms = torch.cat([terms, rest], 1) if rest.shape[1] else terms
+    return terms[:, 0]
+
+
+RULES: dict[str, Rule] = {"max": score_max, "energy": score_energy}
+PIVOTS = (*RULES, "per-channel")
+
+
+def select_pivot(
+    x: Tensor, pivot: str | Rule = "max", ties: str = "exact", companions: Sequence[Tensor] = ()
+) -> Tensor:
+    """The pivot of each sample of `x` (B, C, d1..dn), as (B, n) positions in (row, column) order.
+
+    * moves with the map: for every input and every circular shift the maps aligned at their pivots are equal,
+      plateaus, periodic and constant maps included (`ties="exact"`);
+    * a sample that contains NaN has no pivot: its entry is -1;
+    * not differentiable: gradients pass through the values, not through the choice.
+
+    `pivot` names the score whose maximum is taken: `"max"` over all channels (the paper), `"energy"`, or a
+    function (B, C, d1..dn) -> (B, d1..dn) that moves with its input; `"per-channel"` gives each channel a pivot
+    of its own, (B, C, n), for ablation.
+    `ties`: `"exact"` compares the aligned maps themselves in the order of `aligned_rank`, `companions` included
+    (the maps of other branches that will share the pivot); `"window"` is the paper's suggestion, the larger
+    neighbourhood sum over 3 x 3 and then 5 x 5 pixels, which cannot decide every case; `"first"` takes the
+    first maximum in memory and breaks the law on ties.
+    """
+    checks.choice("ties", ties, TIES)
+    if isinstance(pivot, str):
+        checks.choice("pivot", pivot, PIVOTS)
+    elif not callable(pivot):
+        raise TypeError(f"`pivot` must be a name or a function, not {type(pivot).__name__}.")
+    x = x.detach()
+    others = [c.detach() for c in companions]
+    if pivot == "per-channel":
+        if any(c.shape != x.shape for c in others):
+            raise ValueError("`companions` must have the shape of `x` for `pivot='per-channel'`.")
+        # every channel is a sample of one channel
+        planes = [t.flatten(0, 1).unsqueeze(1) for t in (x, *others)]
+        return select_pivot(planes[0], "max", ties, planes[1:]).view(x.shape[0], x.shape[1], x.dim() - 2)
+    return _select(x, pivot, ties, others)
+
+
+def _select(x: Tensor, pivot: str | Rule, ties: str, companions: Sequence[Tensor]) -> Tensor:
+    rule = RULES[pivot] if isinstance(pivot, str) else pivot
+    scores = rule(x)
+    if scores.shape != (x.shape[0], *x.shape[2:]):
+        raise ValueError(
+            f"`pivot` must return scores of shape {(x.shape[0], *x.shape[2:])} for maps of shape {tuple(x.shape)}, "
+            f"not {tuple(scores.shape)}."
+        )
+    sizes = scores.shape[1:]
+    if x.shape[0] == 0:
+        return x.new_empty((0, len(sizes)), dtype=torch.int64)
+    flat = scores.flatten(1)
+    if not isinstance(pivot, str):
+        # a rule of the user's own may lose a NaN on the way
+        flat = torch.where(x.flatten(1).isnan().any(1, keepdim=True), torch.nan, flat)
+    best, index = flat.max(1)
+    eager = is_eager(x)
+    if eager:
+        second = flat.scatter(1, index[:, None], -torch.inf).amax(1)
+        if bool((second < best).all()):  # one maximum everywhere; no NaN, which is not above anything
+            return _unravel(index, sizes)
+    largest = flat == best[:, None]
+    undecided = largest.sum(1) != 1  # several, or none where the best is NaN, which equals nothing
+    if ties == "exact":
+        index = (_resolve if eager else _resolve_traced)(undecided, index, scores, x, *companions)
+    elif ties == "window":
+        index = torch.where(undecided, _window_argmax(scores, largest), index)
+    return torch.where(best.isnan()[:, None], -1, _unravel(index, sizes))
+
+
+def _unravel(index: Tensor, sizes: Sequence[int]) -> Tensor:
+    """(B,) flat positions -> (B, n) positions."""
+    out = []
+    for size in reversed(sizes[1:]):
+        out.append(index.remainder(size))
+        index = index.div(size, rounding_mode="floor")
+    return torch.stack([index, *reversed(out)], 1)
+
+
+def _resolve(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) -> Tensor:
+    """`index`, with the exact rule applied to the samples that need it: cheap comparisons first."""
+    planes = [m.flatten(2) for m in maps]
+    varies = torch.stack([(p.amax(2) != p.amin(2)).any(1) for p in planes]).any(0)
+    rows = (undecided & varies).nonzero()[:, 0]  # on constant maps every position is as good as another
+    if len(rows) == 0:
+        return index
+    scores, maps = scores[rows], tuple(m[rows] for m in maps)
+    left = _eliminate(scores, maps)  # (b, P)
+    choice = left.to(torch.int8).argmax(1)
+    still = (left.sum(1) > 1).nonzero()[:, 0]
+    if len(still):
+        rank = aligned_rank(scores[still], [m[still] for m in maps])
+        choice[still] = torch.where(left[still], rank, -1).argmax(1)
+    return index.index_copy(0, rows, choice)
+
+
+def _resolve_traced(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) -> Tensor:
+    """`_resolve` without looking at data: a branch inside the graph, taken at run time where a batch needs it."""
+    doublings = [_doublings(size) for size in scores.shape[1:]]
+
+    def exact(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) -> Tensor:
+        return torch.where(undecided, aligned_rank(scores, maps, doublings).argmax(1), index)
+
+    def unique(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) -> Tensor:
+        return index.clone()
+
+    operands = (undecided, index, scores, *maps)
+    if not torch.compiler.is_compiling():  # vmap knows no branches
+        return exact(*operands)
+    return torch.cond(undecided.any(), exact, unique, operands)  # type: ignore[no-any-return]
+
+
+def _eliminate(scores: Tensor, maps: Sequence[Tensor], budget: int = 128) -> Tensor:
+    """The positions that `aligned_rank` can still prefer after comparing the first few entries. (B, P) booleans
+
+    Entry by entry, those positions stay whose entry is the largest. It stops when one is left in every sample or
+    the budget of comparisons is spent; most ties end after one or two.
+    """
+    planes = [scores, *(m[:, c] for m in maps for c in range(m.shape[1]))]
+    left = torch.ones_like(scores, dtype=torch.bool)
+    axes = tuple(range(1, scores.dim()))
+    pixels = scores[0].numel()
+    for offset in range(min(pixels, max(1, budget // len(planes)))):
+        steps = [-int(o) for o in torch.unravel_index(torch.tensor(offset), scores.shape[1:])]
+        for plane in planes:
+            entry = plane.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf).roll(steps, axes)
+            entry = entry.masked_fill(~left, -torch.inf)
+            left = left & (entry == entry.amax(axes, keepdim=True))
+            if bool((left.sum(axes) <= 1).all()):
+                return left.flatten(1)
+    return left.flatten(1)
+
+
+def aligned_rank(scores: Tensor, maps: Sequence[Tensor], doublings: Sequence[int] | None = None) -> Tensor:
+    """The rank of each position in the order of the maps aligned there. (B, d1..dn), (B, C, d1..dn).. -> (B, P)
+
+    Two positions compare by their score, then by the channels of the maps; where these are equal, by those of the
+    next positions in row-major order, around the edges. Equal ranks mean equal aligned maps. Ranks are found by
+    prefix doubling: once every position knows the rank of the 2^k entries from it on, pairs of ranks give that of
+    2^(k+1) entries. Only comparisons are made, so the order is exact.
+    """
+    rank = dense_rank(scores.flatten(1))
+    for m in maps:
+        rank = _pair(rank, _channel_rank(m))
+    sizes = tuple(scores.shape[1:])
+    counts = [_doublings(size) for size in sizes] if doublings is None else doublings
+    for axis in range(len(sizes), 0, -1):
+        for k in range(counts[axis - 1]):
+            ahead = rank.view(-1, *sizes).roll(-(2**k), axis).flatten(1)
+            rank = _pair(rank, ahead)
+    return rank
+
+
+def _doublings(size: int) -> int:
+    """How often 1 must be doubled to reach `size`; enough for 65,536 where an exporter leaves it open."""
+    strict_export = torch.compiler.is_dynamo_compiling() and torch.compiler.is_exporting()
+    if isinstance(size, torch.SymInt) or strict_export:
+        return _SYMBOLIC_DOUBLINGS
+    k = 0
+    while 2**k < size:
+        k += 1
+    return k
+
+
+def dense_rank(values: Tensor) -> Tensor:
+    """How many distinct smaller values a row holds, for each entry; NaN counts as the largest. (..., P) -> (..., P)"""
+    ordered, order = values.sort(-1)
+    rise = ordered[..., 1:] != ordered[..., :-1]
+    if values.is_floating_point():
+        rise = rise & ~ordered[..., :-1].isnan()
+    rank = torch.nn.functional.pad(rise.to(torch.int64).cumsum(-1), (1, 0))
+    return torch.empty_like(rank).scatter(-1, order, rank)
+
+
+def _pair(major: Tensor, minor: Tensor) -> Tensor:
+    """The rank of (major, minor) in lexicographic order."""
+    return dense_rank(major * major.shape[-1] + minor)
+
+
+def _channel_rank(m: Tensor) -> Tensor:
+    """The rank of each position's channel vector, by merging neighbouring channels. (B, C, ...) -> (B, P)"""
+    rank = dense_rank(m.flatten(2))  # (B, C, P)
+    while rank.shape[1] > 1:
+        even = rank.shape[1] // 2 * 2
+        merged = _pair(rank[:, 0:even:2], rank[:, 1:even:2])
+        rank = torch.cat([merged, rank[:, even:]], 1) if even < rank.shape[1] else merged
+    return rank[:, 0]
+
+
+def _window_argmax(scores: Tensor, candidates: Tensor) -> Tensor:
+    """Among the candidates the one with the largest sum over 3^n neighbours, then 5^n, then the first."""
+    left = candidates
+    for radius in (1, 2):
+        total = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        for axis in range(1, scores.dim()):
+            # added up in the same order everywhere, so that the sum moves with the map bit for bit
+            parts = [total.roll(-offset, axis) for offset in range(-radius, radius + 1)]
+            total = parts[0]
+            for part in parts[1:]:
+                total = total + part
+        sums = torch.where(left, total.flatten(1), -torch.inf)
+        left = left & (sums == sums.amax(1, keepdim=True))
+    return left.to(torch.int8).argmax(1)
