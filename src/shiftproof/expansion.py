@@ -17,6 +17,7 @@ from torch import Tensor
 from shiftproof import checks, grids
 from shiftproof.cache import TensorCache
 from shiftproof.polynomials import function_blocks, gauss_hermite
+from shiftproof.precision import wide
 
 PROJECTIONS = ("quadrature", "least-squares")
 CONDITION_LIMIT = 1e8  # beyond it a least-squares projection loses half of the digits of float64
@@ -102,7 +103,7 @@ def centroid_moments(
     sizes = _axes("f", f, ndim)
     counts = sizes if orders is None else checks.per_axis("orders", orders, ndim)
     lead = f.shape[: f.dim() - ndim]
-    work = f.reshape(-1, *sizes).to(torch.promote_types(f.dtype, torch.float32))
+    work = f.reshape(-1, *sizes).to(wide(f.dtype))
     mass = work.flatten(1).sum(1)
     mass = torch.where(mass == 0, torch.ones_like(mass), mass)
     out = work
@@ -189,7 +190,7 @@ def _functions(size: int, orders: int, sigma: float | None, like: Tensor) -> Ten
 
 
 def _home(like: Tensor) -> tuple[torch.dtype, torch.device]:
-    return torch.promote_types(like.dtype, torch.float32), like.device
+    return wide(like.dtype), like.device
 
 
 def cast(matrix: npt.NDArray[np.float64], like: Tensor) -> Tensor:

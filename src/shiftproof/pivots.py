@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from shiftproof import checks
+from shiftproof.precision import wide
 from shiftproof.shifts import is_eager
 
 Rule = Callable[[Tensor], Tensor]
@@ -27,7 +28,7 @@ def score_max(x: Tensor) -> Tensor:
 
 def score_energy(x: Tensor) -> Tensor:
     """The sum of squares over the channels, added up in a fixed tree. (B, C, ...) -> (B, ...)"""
-    terms = x.to(torch.promote_types(x.dtype, torch.float32)).square()
+    terms = x.to(wide(x.dtype)).square()
     while terms.shape[1] > 1:
         half = terms.shape[1] // 2
         rest = terms[:, 2 * half :]
@@ -227,7 +228,7 @@ def _window_argmax(scores: Tensor, candidates: Tensor) -> Tensor:
     """Among the candidates the one with the largest sum over 3^n neighbours, then 5^n, then the first."""
     left = candidates
     for radius in (1, 2):
-        total = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        total = scores.to(wide(scores.dtype))
         for axis in range(1, scores.dim()):
             # added up in the same order everywhere, so that the sum moves with the map bit for bit
             parts = [total.roll(-offset, axis) for offset in range(-radius, radius + 1)]

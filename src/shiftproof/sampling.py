@@ -22,6 +22,7 @@ from torch import Tensor
 from shiftproof import checks, expansion, grids
 from shiftproof.cache import TensorCache
 from shiftproof.pivots import Rule, select_pivot
+from shiftproof.precision import autocast_off, wide
 from shiftproof.shifts import circular_shift, is_eager, take_from
 
 EXTENSIONS = ("zero", "periodic")
@@ -202,10 +203,8 @@ def sample(
     _check_selection(selection, x, ndim)
     checks.choice("anchor", anchor, ANCHORS)
     counts = _output_size(x.shape[2:], checks.per_axis("stride", stride, ndim), output_size)
-    if torch.is_autocast_enabled(x.device.type):
-        with torch.autocast(x.device.type, enabled=False):
-            return _sample(x, counts, kernel, anchor, selection)
-    return _sample(x, counts, kernel, anchor, selection)
+    with autocast_off(x):
+        return _sample(x, counts, kernel, anchor, selection)
 
 
 def _sample(x: Tensor, counts: Sequence[int], kernel: Kernel, anchor: str, selection: Tensor) -> Tensor:
@@ -251,7 +250,7 @@ def _adjoint(g: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequ
         # row i of the turned R^T is row (i - p + a) of R^T
         i = torch.arange(origin[axis], origin[axis] + size, device=g.device) - pivots[:, axis, None]
         turned = matrices[axis].mT.index_select(0, i.remainder(size).flatten())
-        turned = turned.view(lead, 1, size, -1)  # (L, 1, M, N)
+        turned = turned.view(lead, 1, size, matrices[axis].shape[0])  # (L, 1, M, N)
         if after == 1:
             out = out.reshape(lead, -1, turned.shape[3]) @ turned[:, 0].mT
         else:
@@ -334,7 +333,7 @@ def _matrix(size: int, count: int, kernel: Kernel, like: Tensor) -> Tensor:
 
     if torch.compiler.is_compiling() or type(like) not in (Tensor, torch.nn.Parameter):
         return make()  # a constant of the trace, which must not outlive it
-    return _cache.get((size, count, kernel, torch.promote_types(like.dtype, torch.float32), like.device), make)
+    return _cache.get((size, count, kernel, wide(like.dtype), like.device), make)
 
 
 @torch.library.custom_op("shiftproof::sampling_matrix", mutates_args=())
@@ -362,7 +361,7 @@ def _(like: Tensor, size: int, count: int, *options: str) -> Tensor:
             "GHS needs a fixed height and width in ONNX, where its matrices become constants: leave only the "
             "batch dynamic, or use `torch.export` for dynamic sizes."
         )
-    return like.new_empty((count, size), dtype=torch.promote_types(like.dtype, torch.float32))
+    return like.new_empty((count, size), dtype=wide(like.dtype))
 
 
 def _number(text: str) -> Any:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof import checks
+from shiftproof.precision import wide
 
 BORDERS = ("zeros", "replicate", "reflect", "circular")
 Shift = int | float | Sequence[int] | Sequence[float] | Tensor
@@ -106,7 +107,7 @@ def _gather(x: Tensor, start: Tensor, offsets: Sequence[int]) -> Tensor:
 
 def _indices(start: Tensor, offset: int, size: int) -> Tensor:
     """(L,) starts -> (L, size) indices that count up from start - offset and wrap around."""
-    return (start[:, None] + torch.arange(-offset, size - offset, device=start.device)).remainder_(size)
+    return (start[:, None] + torch.arange(-offset, size - offset, device=start.device)).remainder(size)
 
 
 class _Wrap(torch.autograd.Function):
@@ -166,7 +167,7 @@ def fractional_shift(x: Tensor, shift: Sequence[float] | float, dims: Sequence[i
     amounts = [float(s) for s in (shift if isinstance(shift, Sequence) else [shift])]
     if len(amounts) != len(axes):
         raise ValueError(f"`shift` (={checks.shown(shift)}) must have one entry per shifted axis ({len(axes)}).")
-    out = x.to(torch.promote_types(x.dtype, torch.float32))
+    out = x.to(wide(x.dtype))
     for axis, amount in zip(axes, amounts):
         size = x.shape[axis]
         frequency = torch.fft.rfftfreq(size, dtype=out.dtype, device=x.device)

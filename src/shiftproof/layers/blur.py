@@ -14,6 +14,7 @@ from torch import Tensor
 from shiftproof import checks
 from shiftproof.layers.base import Downsample, register_method
 from shiftproof.layers.pooling import dense_max
+from shiftproof.precision import autocast_off, wide
 from shiftproof.shifts import pad
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -53,12 +54,10 @@ def blur_pool(
     if taps == 1:
         every: tuple[slice, ...] = tuple(slice(None, None, s) for s in strides)
         return padded[(slice(None), slice(None), *every)]
-    padded = padded.to(torch.promote_types(x.dtype, torch.float32))
+    padded = padded.to(wide(x.dtype))
     weight = binomial(taps, ndim).to(padded).expand(x.shape[1], 1, *[taps] * ndim)
-    if torch.is_autocast_enabled(x.device.type):
-        with torch.autocast(x.device.type, enabled=False):
-            return _CONV[ndim](padded, weight, stride=strides, groups=x.shape[1]).to(x.dtype)
-    return _CONV[ndim](padded, weight, stride=strides, groups=x.shape[1]).to(x.dtype)
+    with autocast_off(x):
+        return _CONV[ndim](padded, weight, stride=strides, groups=x.shape[1]).to(x.dtype)
 
 
 @register_method("lpf")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from shiftproof import checks
 from shiftproof.layers.base import Downsample, register_method
 from shiftproof.layers.blur import blur_pool
 from shiftproof.layers.pooling import dense_max
+from shiftproof.precision import wide
 from shiftproof.shifts import pad, polyphase
 
 CRITERIA = ("l1", "l2", "linf", "l1min", "l2min")
@@ -23,7 +23,7 @@ def select_component(
     """The index of each sample's polyphase component of largest norm (smallest, for `l1min` and `l2min`). (B,)"""
     checks.choice("criterion", criterion, CRITERIA)
     parts = _components(x.detach(), stride, padding, ndim)  # (B, C, S, ...)
-    parts = parts.to(torch.promote_types(x.dtype, torch.float32)).transpose(1, 2).flatten(2)  # (B, S, C * ...)
+    parts = parts.to(wide(x.dtype)).transpose(1, 2).flatten(2)  # (B, S, C * ...)
     if criterion == "linf":
         norm = parts.abs().amax(2)
     else:

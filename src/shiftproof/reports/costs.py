@@ -112,7 +112,7 @@ def _print(rows: list[dict[str, Any]], reached: list[tuple[str, float, float]], 
     console = Console(width=max(120, Console().width))
     table = Table(
         title="Time of one downsampling layer at stride 2: milliseconds (ratio to max pooling)",
-        caption="Median over rounds in which every layer had its turn. floor: the two bare products of GHS on an aligned map.",
+        caption="Median over rounds in which every layer had its turn. floor: the bare products on an aligned map.",
         caption_justify="left",
     )
     for column in ("size", "layout", "pass"):

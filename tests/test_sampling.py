@@ -1,0 +1,404 @@
+"""GHS as a function: what it computes, and what it does with bad input. The shift law has a file of its own."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from laws import DTYPES, TOLERANCE, functions_by_series
+from shiftproof import grids, sampling
+from shiftproof.expansion import moments, reconstruct
+from shiftproof.invariance import same_bits
+from shiftproof.layers import GHS1d, GHS2d, GHS3d
+from shiftproof.pivots import select_pivot
+from shiftproof.sampling import (
+    GHS,
+    GHS_PAPER,
+    Kernel,
+    ghs2d,
+    max_centered_moments,
+    pivot_moments,
+    sample,
+    sampling_matrix,
+)
+from shiftproof.shifts import circular_shift
+
+KERNELS = {
+    "ghs": GHS,
+    "ghs-paper": GHS_PAPER,
+    "all orders": Kernel("M", "rule", "zero", "inclusive", "quadrature", "paper"),
+    "least squares": Kernel("N", "rule", "zero", "inclusive", "least-squares", "paper"),
+    "periodic least squares": Kernel("N", "rule", "periodic", "periodic", "least-squares", "unit"),
+    "few orders": Kernel("N/2", 0.6, "zero", "periodic", "quadrature", "paper"),
+    "half band": Kernel("2N", "0.5*band", "periodic", "periodic", "quadrature", "paper"),
+}
+
+
+def definition(x: Tensor, kernel: Kernel, counts: tuple[int, ...], anchor: str) -> Tensor:
+    """GHS written down with loops: align, moments of the extended map, reconstruction on the output grid."""
+    out = torch.zeros(*x.shape[:2], *counts, dtype=torch.float64)
+    sizes = x.shape[2:]
+    for b, pivot in enumerate(select_pivot(x).tolist()):
+        origin = [m // 2 if anchor == "center" else 0 for m in sizes]
+        aligned = x[b].double().roll([o - p for o, p in zip(origin, pivot)], list(range(1, x.dim() - 1)))
+        matrices = []
+        for m, n in zip(sizes, counts):
+            k = grids.resolve_orders(kernel.orders, m, n)
+            s = grids.resolve_sigma(kernel.sigma, k, m, n)
+            inside = grids.pixels(m)
+            outside = grids.samples(m, n, kernel.grid)
+            copies = range(-40, 41) if kernel.extension == "periodic" else range(1)
+            q = sum(functions_by_series(k, inside + c * grids.period(m), s) for c in copies)
+            project = np.linalg.pinv(q.T) if kernel.projection == "least-squares" else grids.step(m) * q
+            r = functions_by_series(k, outside, s).T @ project
+            if m == n == 1:
+                r = np.ones((1, 1))
+            elif kernel.gain == "unit":
+                r = r / r.sum(1, keepdims=True)
+            matrices.append(r)
+        for c in range(x.shape[1]):
+            for j in itertools.product(*(range(n) for n in counts)):
+                for i in itertools.product(*(range(m) for m in sizes)):
+                    weight = math.prod(matrices[a][j[a], i[a]] for a in range(len(sizes)))
+                    out[(b, c, *j)] += weight * float(aligned[(c, *i)])
+    return out
+
+
+@pytest.mark.parametrize("anchor", ["corner", "center"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_fused_layer_is_the_definition(name: str, anchor: str) -> None:
+    """Moments, then reconstruction, written with loops (Eqs. 10, 11, 19, 20, 22 and the options beside them)."""
+    x = torch.randn(2, 2, 6, 5, dtype=torch.float64)
+    options: dict[str, Any] = vars(KERNELS[name])
+    computed = ghs2d(x, 2, anchor=anchor, **options)
+    assert isinstance(computed, Tensor)
+    assert torch.allclose(computed, definition(x, KERNELS[name], (3, 3), anchor), atol=1e-9)
+
+
+@pytest.mark.parametrize(("layer", "sizes"), [(GHS1d, (9,)), (GHS2d, (4, 3)), (GHS3d, (4, 3, 2))])
+def test_one_to_three_dimensions(layer: type[GHS2d], sizes: tuple[int, ...]) -> None:
+    x = torch.randn(2, 1, *sizes, dtype=torch.float64)
+    counts = tuple((m + 1) // 2 for m in sizes)
+    assert torch.allclose(layer()(x), definition(x, GHS, counts, "center"), atol=1e-9)
+    paper = layer.paper()
+    assert torch.allclose(paper(x), definition(x, GHS_PAPER, counts, "corner"), atol=1e-9)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("channels", [1, 3, 6])
+def test_module_is_function(channels: int, layout: torch.memory_format) -> None:
+    x = torch.randn(3, channels, 9, 7).contiguous(memory_format=layout)
+    layer = GHS2d((2, 3), orders=7, sigma="rule", anchor="corner", pivot="energy", return_selection=True)
+    y, selection = layer(x)
+    z, same = ghs2d(x, (2, 3), orders=7, sigma="rule", anchor="corner", pivot="energy", return_selection=True)
+    assert same_bits(y, z)
+    assert torch.equal(selection, same)
+    assert torch.equal(layer.select(x), selection)
+    assert same_bits(layer(x, selection)[0], y)
+
+
+def test_paper_functions_are_the_paper_layer() -> None:
+    """Eqs. 20 and 22: the max-centred moments, reconstructed at the output size, are `ghs-paper`."""
+    x = torch.randn(2, 3, 10, 10, dtype=torch.float64)
+    by_moments = reconstruct(max_centered_moments(x, orders=5), size=5)
+    assert torch.allclose(by_moments, GHS2d.paper()(x), atol=1e-13)
+
+
+def test_pivot_moments_shift_the_functions() -> None:
+    """Eq. 19 as written: A*_{c,r} = 4/(M-1)^2 Q^[r,0] F Q^T[0,c], the position axis of Q turned by the pivot."""
+    f = torch.randn(7, 7, dtype=torch.float64)
+    q = torch.from_numpy(functions_by_series(7, grids.pixels(7), grids.scale_rule(7)))  # orders x positions
+    for r, c in ((0, 0), (2, 5), (6, 1)):
+        literal = 4 / 36 * q.roll(r, 1) @ f @ q.T.roll(c, 0)
+        assert torch.allclose(pivot_moments(f, torch.tensor([r, c])), literal, atol=1e-10)
+    assert torch.allclose(pivot_moments(f, torch.tensor([0, 0])), moments(f), atol=1e-15)
+
+
+def test_reconstruction_returns_the_turned_image() -> None:
+    """With all orders and an exact projection the map comes back, turned so that the maximum is at (0, 0)."""
+    x = torch.randn(1, 1, 9, 9, dtype=torch.float64)
+    layer = GHS2d(
+        1, orders="M", sigma="rule", extension="zero", projection="least-squares", gain="paper", anchor="corner"
+    )
+    assert torch.allclose(layer(x), circular_shift(x, -select_pivot(x)), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("stride", "expected"), [(1, (9, 7)), (2, (5, 4)), (3, (3, 3)), ((4, 2), (3, 4)), (20, (1, 1))]
+)
+def test_output_size_is_the_ceiling(stride: int | tuple[int, int], expected: tuple[int, int]) -> None:
+    assert ghs2d(torch.randn(2, 3, 9, 7), stride).shape == (2, 3, *expected)  # type: ignore[union-attr]
+
+
+def test_output_size_can_be_given() -> None:
+    assert GHS2d(output_size=(4, 6))(torch.randn(1, 2, 9, 7)).shape == (1, 2, 4, 6)
+    assert GHS2d(output_size=3)(torch.randn(1, 2, 9, 7)).shape == (1, 2, 3, 3)
+
+
+def test_a_single_pixel_is_left_alone() -> None:
+    """1 -> 1 is the identity, whatever the kernel."""
+    x = torch.randn(2, 3, 1, 1)
+    for kernel in KERNELS.values():
+        assert torch.equal(sample(x, select_pivot(x), kernel=kernel), x)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (5, 3), (8, 8), (33, 30)])
+def test_a_constant_stays_what_it_is(sizes: tuple[int, int]) -> None:
+    """Unit gain: rows of R sum to one. The paper's layer loses a third of a constant at the border."""
+    x = torch.full((1, 2, *sizes), 0.7, dtype=torch.float64)
+    y = ghs2d(x)
+    assert isinstance(y, Tensor)
+    assert torch.allclose(y, torch.full_like(y, 0.7), atol=1e-12)
+
+
+def test_measured_properties_of_the_matrix() -> None:
+    """What DESIGN records of R, 32 -> 16: gain of a constant, pass and stop band, commutation with the stride."""
+    paper = sampling_matrix(32, 16, GHS_PAPER)
+    ours = sampling_matrix(32, 16, Kernel(gain="paper"))
+    assert paper.sum(1).min() == pytest.approx(0.64, abs=0.01)
+    assert 0.98 < ours.sum(1).min() <= ours.sum(1).max() < 1.03
+
+    def response(r: np.ndarray[Any, Any], k: int) -> float:
+        wave = np.exp(2j * np.pi * k * np.arange(32) / 32)
+        return float(np.linalg.norm(r @ wave) / 4)
+
+    assert all(response(ours, k) == pytest.approx(1, abs=0.04) for k in range(8))
+    assert all(response(ours, k) < 1e-3 for k in range(9, 17))
+
+    def commutes(r: np.ndarray[Any, Any]) -> float:
+        return float(np.linalg.norm(np.roll(r, 1, 0) - np.roll(r, -2, 1)) / np.linalg.norm(r))
+
+    assert commutes(ours) == pytest.approx(0.08, abs=0.005)
+    assert commutes(paper) == pytest.approx(0.24, abs=0.005)
+
+
+def test_unit_gain_needs_something_to_divide_by() -> None:
+    with pytest.raises(ValueError, match=r"`gain='unit'` cannot keep a constant here"):
+        sampling_matrix(8, 4, Kernel(orders=1, sigma=1e-3, extension="zero"))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("pivot", ["max", "energy", "per-channel"])
+def test_gradients(pivot: str, layout: torch.memory_format) -> None:
+    """gradcheck, gradgradcheck, forward mode, in both memory layouts."""
+    x = torch.randn(2, 6, 4, 5, dtype=torch.float64).contiguous(memory_format=layout).requires_grad_()
+
+    def f(t: Tensor) -> Tensor:
+        return ghs2d(t, pivot=pivot)  # type: ignore[return-value]
+
+    assert torch.autograd.gradcheck(f, x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(f, x)
+
+
+@pytest.mark.parametrize("layer", [GHS1d(), GHS3d((2, 1, 3)), GHS1d.paper()])
+def test_gradients_in_other_dimensions(layer: GHS1d) -> None:
+    x = torch.randn(2, 2, *[5, 4, 3][: layer.ndim], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(layer, x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(layer, x)
+
+
+def test_gradient_with_a_given_selection() -> None:
+    x = torch.randn(2, 2, 4, 5, dtype=torch.float64, requires_grad=True)
+    selection = torch.tensor([[1, 2], [3, 0]])
+    assert torch.autograd.gradcheck(lambda t: sample(t, selection), x)
+
+
+def test_backward_keeps_nothing_but_the_pivot() -> None:
+    """What autograd saves is smaller than one channel of the input."""
+    x = torch.randn(4, 8, 16, 16, requires_grad=True)
+    kept: list[int] = []
+
+    def pack(t: Tensor) -> Tensor:
+        kept.append(t.numel())
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        ghs2d(x)
+    assert kept == [4 * 2]
+
+
+def test_transforms_of_torch_func() -> None:
+    """vmap over samples, grad, jvp, and jacrev through vmap agree with the plain layer; ties included."""
+    x = (torch.rand(3, 2, 2, 5, 6, dtype=torch.float64) * 3).round()
+    x[0] = torch.randn(2, 2, 5, 6)
+    plain = torch.stack([ghs2d(v) for v in x])  # type: ignore[arg-type, misc]
+    assert torch.allclose(torch.vmap(ghs2d)(x), plain, atol=1e-13)
+    assert torch.allclose(torch.vmap(ghs2d, in_dims=1)(x.transpose(0, 1)), plain, atol=1e-13)
+
+    def loss(t: Tensor) -> Tensor:
+        return ghs2d(t).sin().sum()  # type: ignore[union-attr]
+
+    leaf = x[0].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(loss(leaf), leaf)
+    assert torch.allclose(torch.func.grad(loss)(x[0]), expected, atol=1e-13)
+    assert torch.allclose(torch.vmap(torch.func.grad(loss))(x)[0], expected, atol=1e-13)
+    _, slope = torch.func.jvp(ghs2d, (x[0],), (torch.ones_like(x[0]),))
+    assert torch.allclose(slope, sample(torch.ones_like(x[0]), select_pivot(x[0])), atol=1e-13)
+
+
+def test_deterministic() -> None:
+    x = torch.randn(8, 3, 17, 12)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert all(same_bits(ghs2d(x), ghs2d(x)) for _ in range(5))  # type: ignore[arg-type]
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
+    """The products run in float32; what comes out is their result, rounded to the dtype of the input."""
+    x = torch.rand(2, 3, 12, 10).to(dtype)
+    y = ghs2d(x)
+    assert isinstance(y, Tensor)
+    assert y.dtype == dtype
+    wide = ghs2d(x.to(torch.promote_types(dtype, torch.float32)))
+    assert same_bits(y, wide.to(dtype))  # type: ignore[union-attr]
+    exact = ghs2d(x.double())
+    assert torch.allclose(y.double(), exact, atol=TOLERANCE[dtype])  # type: ignore[arg-type]
+
+
+def test_autocast_changes_nothing() -> None:
+    x = torch.rand(2, 3, 12, 10)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert same_bits(ghs2d(x), ghs2d(x))  # type: ignore[arg-type]
+        inside = ghs2d(x)
+    assert same_bits(inside, ghs2d(x))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("pivot", ["max", "energy", "per-channel"])
+def test_nan_fills_its_own_sample_only(pivot: str) -> None:
+    """A sample with NaN has no pivot: all its outputs are NaN, and nobody else notices."""
+    x = torch.randn(3, 2, 6, 7)
+    clean = ghs2d(x, pivot=pivot)
+    x[1, 0, 3, 3] = torch.nan
+    y = ghs2d(x, pivot=pivot)
+    assert isinstance(y, Tensor)
+    assert isinstance(clean, Tensor)
+    assert y[1, 0].isnan().all()
+    assert y[1, 1].isnan().all() == (pivot != "per-channel")
+    assert same_bits(y[[0, 2]], clean[[0, 2]])
+    assert max_centered_moments(x)[1].isnan().all()
+    assert max_centered_moments(x)[0].isfinite().all()
+
+
+def test_negative_zero_leaves_no_trace() -> None:
+    """Maps that differ in the sign of zeros only give the same bits."""
+    x = torch.zeros(1, 2, 4, 4)
+    assert same_bits(ghs2d(-x), ghs2d(x))  # type: ignore[arg-type]
+    assert same_bits(ghs2d(-x, ties="first"), ghs2d(x))  # type: ignore[arg-type]
+
+
+def test_empty_batch() -> None:
+    x = torch.zeros(0, 3, 8, 6, requires_grad=True)
+    y = ghs2d(x)
+    assert isinstance(y, Tensor)
+    assert y.shape == (0, 3, 4, 3)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert gradient.shape == x.shape
+
+
+def test_meta_device_gives_shapes() -> None:
+    y = GHS2d()(torch.zeros(2, 3, 9, 8, device="meta"))
+    assert y.shape == (2, 3, 5, 4)
+    assert y.is_meta
+
+
+def test_fake_tensors_do_not_poison_the_cache() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        assert GHS2d()(torch.zeros(1, 1, 46, 38)).shape == (1, 1, 23, 19)
+    assert GHS2d()(torch.zeros(1, 1, 46, 38)).eq(0).all()
+
+
+def test_shared_selection_aligns_branches() -> None:
+    """Two maps sampled with one selection are turned alike: sampling is then linear across the branches."""
+    main, shortcut = torch.randn(2, 3, 8, 8, dtype=torch.float64), torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    layer = GHS2d()
+    selection = layer.select(main, shortcut)
+    together = layer(main + shortcut, selection)
+    assert torch.allclose(layer(main, selection) + layer(shortcut, selection), together, atol=1e-13)
+    assert not torch.allclose(layer(main) + layer(shortcut), together, atol=1e-3)
+
+
+@given(capacity=st.integers(0, 2000))
+def test_cache_is_bounded(capacity: int) -> None:
+    from shiftproof.cache import TensorCache
+
+    cache = TensorCache(capacity)
+    for size in (10, 100, 5, 100, 300, 10):
+        made = cache.get(size, lambda size=size: torch.zeros(size))  # type: ignore[misc]
+        assert made.numel() == size
+        assert cache.bytes <= capacity
+        assert cache.bytes == sum(t.nbytes for t in cache._items.values())
+    cache.clear()
+    assert len(cache) == cache.bytes == 0
+
+
+def test_matrices_are_not_rebuilt() -> None:
+    x = torch.randn(1, 1, 20, 20)
+    first = sampling._matrix(20, 10, GHS, x)
+    assert sampling._matrix(20, 10, Kernel(), x) is first
+    assert sampling._matrix(20, 10, GHS, x.double()) is not first
+
+
+def test_threads_share_the_cache() -> None:
+    """Sixteen threads calling one layer get the same bits."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    layer, x = GHS2d(), torch.randn(2, 3, 26, 18)
+    sampling._cache.clear()
+    with ThreadPoolExecutor(16) as pool:
+        outputs = list(pool.map(layer, [x] * 64))
+    assert all(same_bits(y, outputs[0]) for y in outputs)
+
+
+GOOD = torch.zeros(2, 3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ghs2d(GOOD.to(torch.uint8)), r"`x` \(dtype torch.uint8\) must be a real floating tensor: convert it"),
+        (lambda: ghs2d(GOOD.to(torch.complex64)), "must be a real floating tensor"),
+        (lambda: ghs2d(GOOD.numpy()), "`x` must be a torch.Tensor, not ndarray"),
+        (lambda: ghs2d(GOOD[0]), r"must have 4 dimensions \(B, C, H, W\), not 3. Add the batch axis with `x\[None\]`"),
+        (lambda: GHS1d()(GOOD), r"must have 3 dimensions \(B, C, W\), not 4"),
+        (lambda: GHS3d()(GOOD[0, 0]), r"must have 5 dimensions \(B, C, D, H, W\), not 2"),
+        (lambda: ghs2d(GOOD[:, :, :0]), "must not have a zero-sized axis; only the batch may be empty"),
+        (lambda: ghs2d(GOOD[:, :0]), "must not have a zero-sized axis"),
+        (lambda: ghs2d(GOOD, 0), r"`stride` \(=0\) must be at least 1"),
+        (lambda: ghs2d(GOOD, 1.5), r"`stride` \(=1.5\) must be an integer, not float"),
+        (lambda: ghs2d(GOOD, (2, 2, 2)), r"`stride` \(=\(2, 2, 2\)\) must have one entry per axis \(2\), not 3"),
+        (lambda: ghs2d(GOOD, output_size=9), r"`output_size` \(=\(9, 9\)\) must be at most the input size \(8, 8\)"),
+        (lambda: ghs2d(GOOD, orders=0), r"`orders` \(=0\) must be at least 1"),
+        (lambda: ghs2d(GOOD, orders="4K"), "`orders` .='4K'. must be an integer of at least 1, or a multiple"),
+        (lambda: ghs2d(GOOD, sigma=0.0), r"`sigma` \(=0.0\) must be positive and finite"),
+        (lambda: ghs2d(GOOD, sigma=math.inf), r"`sigma` \(=inf\) must be positive and finite"),
+        (lambda: ghs2d(GOOD, sigma="wide"), "`sigma` .='wide'. must be a positive number, 'rule'"),
+        (lambda: ghs2d(GOOD, extension="mirror"), "`extension` .='mirror'. must be one of 'zero', 'periodic'"),
+        (lambda: ghs2d(GOOD, grid="polar"), "`grid` .='polar'. must be one of 'inclusive', 'periodic'"),
+        (lambda: ghs2d(GOOD, projection="fit"), "`projection` .='fit'. must be one of 'quadrature', 'least-squares'"),
+        (lambda: ghs2d(GOOD, gain=2), r"`gain` \(=2\) must be one of 'paper', 'unit'"),
+        (lambda: ghs2d(GOOD, anchor="middle"), "`anchor` .='middle'. must be one of 'corner', 'center'"),
+        (lambda: ghs2d(GOOD, pivot="median"), "must be one of 'max', 'energy', 'per-channel'"),
+        (lambda: GHS2d(pivot="median"), "must be one of 'max', 'energy', 'per-channel'"),
+        (lambda: GHS2d(ties="coin"), "must be one of 'exact', 'window', 'first'"),
+        (lambda: ghs2d(GOOD, projection="least-squares"), r"`orders` \(=16\) must be at most the grid size \(=8\)"),
+        (lambda: ghs2d(GOOD, selection=torch.zeros(3, 2, dtype=torch.int64)), r"must have the shape \(2, 2\) for maps"),
+        (lambda: ghs2d(GOOD, selection=torch.zeros(2, 2)), "`selection` must be an int64 tensor from `select`"),
+        (lambda: GHS2d()(GOOD, selection=0), "`selection` must be an int64 tensor from `select`"),
+        (lambda: GHS2d().select(GOOD, GOOD[..., :4]), r"`companions\[0\]` .* must have the batch and the sizes of `x`"),
+    ],
+)
+def test_bad_input(call: Any, message: str) -> None:
+    """Every error names the argument, the rule, the value received, and where it helps the remedy."""
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
