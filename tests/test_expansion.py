@@ -175,7 +175,10 @@ def test_a_map_without_mass_keeps_its_origin() -> None:
     ("call", "message"),
     [
         (lambda: moments(torch.ones(4, 4, dtype=torch.int64)), "must be a real floating tensor"),
-        (lambda: moments(np.ones((4, 4))), "`f` must be a torch.Tensor, not ndarray"),
+        (
+            lambda: moments(np.ones((4, 4))),  # type: ignore[arg-type]
+            "`f` must be a torch.Tensor, not ndarray",
+        ),
         (lambda: moments(torch.ones(4)), r"must have at least `ndim` \(=2\) dimensions"),
         (lambda: moments(torch.ones(0, 4)), "must not have a zero-sized axis"),
         (lambda: moments(torch.ones(4, 4), orders=0), r"`orders` \(=0\) must be at least 1"),

@@ -71,7 +71,7 @@ def test_thousands_of_binary_maps() -> None:
     x = torch.randint(0, 2, (20_000, 1, 6, 6)).float()
     x[:4096] = torch.tensor(list(itertools.product([0.0, 1.0], repeat=12))).view(-1, 1, 2, 6).repeat(1, 1, 3, 1)
     shift = torch.randint(0, 6, (20_000, 2))
-    assert same_bits(ghs2d(circular_shift(x, shift)), ghs2d(x))  # type: ignore[arg-type]
+    assert same_bits(ghs2d(circular_shift(x, shift)), ghs2d(x))
 
 
 @given(
@@ -133,10 +133,10 @@ def test_views_are_as_good_as_copies() -> None:
         torch.rand(1, 3, 1, 8).expand(2, 3, 6, 8),
     ]
     for x in strange:
-        assert same_bits(ghs2d(x), ghs2d(x.contiguous()))  # type: ignore[arg-type]
+        assert same_bits(ghs2d(x), ghs2d(x.contiguous()))
         reference = ghs2d(x)
         for shift in itertools.product(range(x.shape[2]), range(x.shape[3])):
-            assert same_bits(ghs2d(torch.roll(x, shift, (2, 3))), reference)  # type: ignore[arg-type]
+            assert same_bits(ghs2d(torch.roll(x, shift, (2, 3))), reference)
 
 
 def test_a_broken_tie_rule_is_noticed() -> None:
@@ -153,7 +153,7 @@ def test_gradients_move_with_the_map() -> None:
 
     def gradient(t: Tensor) -> Tensor:
         leaf = t.clone().requires_grad_()
-        (g,) = torch.autograd.grad(ghs2d(leaf).sin().sum(), leaf)  # type: ignore[union-attr]
+        (g,) = torch.autograd.grad(ghs2d(leaf).sin().sum(), leaf)
         return g
 
     for shift in ((1, 0), (3, 5), (7, 2)):

@@ -117,7 +117,7 @@ def test_nan_has_no_pivot_and_disturbs_nobody() -> None:
     clean = select_pivot(x)
     x[1, 1, 2, 3] = torch.nan
     for rule in ("max", "energy", lambda t: t.nan_to_num().amax(1)):
-        pivot = select_pivot(x, rule)  # type: ignore[arg-type]
+        pivot = select_pivot(x, rule)
         assert pivot[1].tolist() == [-1, -1]
         if rule == "max":
             assert torch.equal(pivot[[0, 2]], clean[[0, 2]])

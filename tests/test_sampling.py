@@ -12,21 +12,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from laws import DTYPES, TOLERANCE, functions_by_series
-from shiftproof import grids, sampling
+from shiftproof import grids, kernels
 from shiftproof.expansion import moments, reconstruct
 from shiftproof.invariance import same_bits
+from shiftproof.kernels import GHS, GHS_PAPER, Kernel, sampling_matrix
 from shiftproof.layers import GHS1d, GHS2d, GHS3d
 from shiftproof.pivots import select_pivot
-from shiftproof.sampling import (
-    GHS,
-    GHS_PAPER,
-    Kernel,
-    ghs2d,
-    max_centered_moments,
-    pivot_moments,
-    sample,
-    sampling_matrix,
-)
+from shiftproof.sampling import ghs2d, max_centered_moments, pivot_moments, sample
 from shiftproof.shifts import circular_shift
 
 KERNELS = {
@@ -54,7 +46,7 @@ def definition(x: Tensor, kernel: Kernel, counts: tuple[int, ...], anchor: str) 
             inside = grids.pixels(m)
             outside = grids.samples(m, n, kernel.grid)
             copies = range(-40, 41) if kernel.extension == "periodic" else range(1)
-            q = sum(functions_by_series(k, inside + c * grids.period(m), s) for c in copies)
+            q = np.sum([functions_by_series(k, inside + c * grids.period(m), s) for c in copies], axis=0)
             project = np.linalg.pinv(q.T) if kernel.projection == "least-squares" else grids.step(m) * q
             r = functions_by_series(k, outside, s).T @ project
             if m == n == 1:
@@ -77,7 +69,6 @@ def test_fused_layer_is_the_definition(name: str, anchor: str) -> None:
     x = torch.randn(2, 2, 6, 5, dtype=torch.float64)
     options: dict[str, Any] = vars(KERNELS[name])
     computed = ghs2d(x, 2, anchor=anchor, **options)
-    assert isinstance(computed, Tensor)
     assert torch.allclose(computed, definition(x, KERNELS[name], (3, 3), anchor), atol=1e-9)
 
 
@@ -123,9 +114,7 @@ def test_pivot_moments_shift_the_functions() -> None:
 def test_reconstruction_returns_the_turned_image() -> None:
     """With all orders and an exact projection the map comes back, turned so that the maximum is at (0, 0)."""
     x = torch.randn(1, 1, 9, 9, dtype=torch.float64)
-    layer = GHS2d(
-        1, orders="M", sigma="rule", extension="zero", projection="least-squares", gain="paper", anchor="corner"
-    )
+    layer = GHS2d.paper(1, orders="M", projection="least-squares")
     assert torch.allclose(layer(x), circular_shift(x, -select_pivot(x)), atol=1e-9)
 
 
@@ -133,7 +122,7 @@ def test_reconstruction_returns_the_turned_image() -> None:
     ("stride", "expected"), [(1, (9, 7)), (2, (5, 4)), (3, (3, 3)), ((4, 2), (3, 4)), (20, (1, 1))]
 )
 def test_output_size_is_the_ceiling(stride: int | tuple[int, int], expected: tuple[int, int]) -> None:
-    assert ghs2d(torch.randn(2, 3, 9, 7), stride).shape == (2, 3, *expected)  # type: ignore[union-attr]
+    assert ghs2d(torch.randn(2, 3, 9, 7), stride).shape == (2, 3, *expected)
 
 
 def test_output_size_can_be_given() -> None:
@@ -153,7 +142,6 @@ def test_a_constant_stays_what_it_is(sizes: tuple[int, int]) -> None:
     """Unit gain: rows of R sum to one. The paper's layer loses a third of a constant at the border."""
     x = torch.full((1, 2, *sizes), 0.7, dtype=torch.float64)
     y = ghs2d(x)
-    assert isinstance(y, Tensor)
     assert torch.allclose(y, torch.full_like(y, 0.7), atol=1e-12)
 
 
@@ -190,7 +178,7 @@ def test_gradients(pivot: str, layout: torch.memory_format) -> None:
     x = torch.randn(2, 6, 4, 5, dtype=torch.float64).contiguous(memory_format=layout).requires_grad_()
 
     def f(t: Tensor) -> Tensor:
-        return ghs2d(t, pivot=pivot)  # type: ignore[return-value]
+        return ghs2d(t, pivot=pivot)
 
     assert torch.autograd.gradcheck(f, x, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(f, x)
@@ -227,18 +215,18 @@ def test_transforms_of_torch_func() -> None:
     """vmap over samples, grad, jvp, and jacrev through vmap agree with the plain layer; ties included."""
     x = (torch.rand(3, 2, 2, 5, 6, dtype=torch.float64) * 3).round()
     x[0] = torch.randn(2, 2, 5, 6)
-    plain = torch.stack([ghs2d(v) for v in x])  # type: ignore[arg-type, misc]
+    plain = torch.stack([ghs2d(v) for v in x])
     assert torch.allclose(torch.vmap(ghs2d)(x), plain, atol=1e-13)
     assert torch.allclose(torch.vmap(ghs2d, in_dims=1)(x.transpose(0, 1)), plain, atol=1e-13)
 
     def loss(t: Tensor) -> Tensor:
-        return ghs2d(t).sin().sum()  # type: ignore[union-attr]
+        return ghs2d(t).sin().sum()
 
     leaf = x[0].clone().requires_grad_()
     (expected,) = torch.autograd.grad(loss(leaf), leaf)
     assert torch.allclose(torch.func.grad(loss)(x[0]), expected, atol=1e-13)
     assert torch.allclose(torch.vmap(torch.func.grad(loss))(x)[0], expected, atol=1e-13)
-    _, slope = torch.func.jvp(ghs2d, (x[0],), (torch.ones_like(x[0]),))
+    slope = torch.func.jvp(ghs2d, (x[0],), (torch.ones_like(x[0]),))[1]
     assert torch.allclose(slope, sample(torch.ones_like(x[0]), select_pivot(x[0])), atol=1e-13)
 
 
@@ -246,7 +234,7 @@ def test_deterministic() -> None:
     x = torch.randn(8, 3, 17, 12)
     torch.use_deterministic_algorithms(True)
     try:
-        assert all(same_bits(ghs2d(x), ghs2d(x)) for _ in range(5))  # type: ignore[arg-type]
+        assert all(same_bits(ghs2d(x), ghs2d(x)) for _ in range(5))
     finally:
         torch.use_deterministic_algorithms(False)
 
@@ -256,20 +244,19 @@ def test_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
     """The products run in float32; what comes out is their result, rounded to the dtype of the input."""
     x = torch.rand(2, 3, 12, 10).to(dtype)
     y = ghs2d(x)
-    assert isinstance(y, Tensor)
     assert y.dtype == dtype
     wide = ghs2d(x.to(torch.promote_types(dtype, torch.float32)))
-    assert same_bits(y, wide.to(dtype))  # type: ignore[union-attr]
+    assert same_bits(y, wide.to(dtype))
     exact = ghs2d(x.double())
-    assert torch.allclose(y.double(), exact, atol=TOLERANCE[dtype])  # type: ignore[arg-type]
+    assert torch.allclose(y.double(), exact, atol=TOLERANCE[dtype])
 
 
 def test_autocast_changes_nothing() -> None:
     x = torch.rand(2, 3, 12, 10)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert same_bits(ghs2d(x), ghs2d(x))  # type: ignore[arg-type]
+        assert same_bits(ghs2d(x), ghs2d(x))
         inside = ghs2d(x)
-    assert same_bits(inside, ghs2d(x))  # type: ignore[arg-type]
+    assert same_bits(inside, ghs2d(x))
 
 
 @pytest.mark.parametrize("pivot", ["max", "energy", "per-channel"])
@@ -279,8 +266,6 @@ def test_nan_fills_its_own_sample_only(pivot: str) -> None:
     clean = ghs2d(x, pivot=pivot)
     x[1, 0, 3, 3] = torch.nan
     y = ghs2d(x, pivot=pivot)
-    assert isinstance(y, Tensor)
-    assert isinstance(clean, Tensor)
     assert y[1, 0].isnan().all()
     assert y[1, 1].isnan().all() == (pivot != "per-channel")
     assert same_bits(y[[0, 2]], clean[[0, 2]])
@@ -291,14 +276,13 @@ def test_nan_fills_its_own_sample_only(pivot: str) -> None:
 def test_negative_zero_leaves_no_trace() -> None:
     """Maps that differ in the sign of zeros only give the same bits."""
     x = torch.zeros(1, 2, 4, 4)
-    assert same_bits(ghs2d(-x), ghs2d(x))  # type: ignore[arg-type]
-    assert same_bits(ghs2d(-x, ties="first"), ghs2d(x))  # type: ignore[arg-type]
+    assert same_bits(ghs2d(-x), ghs2d(x))
+    assert same_bits(ghs2d(-x, ties="first"), ghs2d(x))
 
 
 def test_empty_batch() -> None:
     x = torch.zeros(0, 3, 8, 6, requires_grad=True)
     y = ghs2d(x)
-    assert isinstance(y, Tensor)
     assert y.shape == (0, 3, 4, 3)
     (gradient,) = torch.autograd.grad(y.sum(), x)
     assert gradient.shape == x.shape
@@ -344,9 +328,9 @@ def test_cache_is_bounded(capacity: int) -> None:
 
 def test_matrices_are_not_rebuilt() -> None:
     x = torch.randn(1, 1, 20, 20)
-    first = sampling._matrix(20, 10, GHS, x)
-    assert sampling._matrix(20, 10, Kernel(), x) is first
-    assert sampling._matrix(20, 10, GHS, x.double()) is not first
+    first = kernels._matrix(20, 10, GHS, x)
+    assert kernels._matrix(20, 10, Kernel(), x) is first
+    assert kernels._matrix(20, 10, GHS, x.double()) is not first
 
 
 def test_threads_share_the_cache() -> None:
@@ -354,7 +338,7 @@ def test_threads_share_the_cache() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     layer, x = GHS2d(), torch.randn(2, 3, 26, 18)
-    sampling._cache.clear()
+    kernels._cache.clear()
     with ThreadPoolExecutor(16) as pool:
         outputs = list(pool.map(layer, [x] * 64))
     assert all(same_bits(y, outputs[0]) for y in outputs)
@@ -368,14 +352,20 @@ GOOD = torch.zeros(2, 3, 8, 8)
     [
         (lambda: ghs2d(GOOD.to(torch.uint8)), r"`x` \(dtype torch.uint8\) must be a real floating tensor: convert it"),
         (lambda: ghs2d(GOOD.to(torch.complex64)), "must be a real floating tensor"),
-        (lambda: ghs2d(GOOD.numpy()), "`x` must be a torch.Tensor, not ndarray"),
+        (
+            lambda: ghs2d(GOOD.numpy()),  # type: ignore[call-overload]
+            "`x` must be a torch.Tensor, not ndarray",
+        ),
         (lambda: ghs2d(GOOD[0]), r"must have 4 dimensions \(B, C, H, W\), not 3. Add the batch axis with `x\[None\]`"),
         (lambda: GHS1d()(GOOD), r"must have 3 dimensions \(B, C, W\), not 4"),
         (lambda: GHS3d()(GOOD[0, 0]), r"must have 5 dimensions \(B, C, D, H, W\), not 2"),
         (lambda: ghs2d(GOOD[:, :, :0]), "must not have a zero-sized axis; only the batch may be empty"),
         (lambda: ghs2d(GOOD[:, :0]), "must not have a zero-sized axis"),
         (lambda: ghs2d(GOOD, 0), r"`stride` \(=0\) must be at least 1"),
-        (lambda: ghs2d(GOOD, 1.5), r"`stride` \(=1.5\) must be an integer, not float"),
+        (
+            lambda: ghs2d(GOOD, 1.5),  # type: ignore[call-overload]
+            r"`stride` \(=1.5\) must be an integer, not float",
+        ),
         (lambda: ghs2d(GOOD, (2, 2, 2)), r"`stride` \(=\(2, 2, 2\)\) must have one entry per axis \(2\), not 3"),
         (lambda: ghs2d(GOOD, output_size=9), r"`output_size` \(=\(9, 9\)\) must be at most the input size \(8, 8\)"),
         (lambda: ghs2d(GOOD, orders=0), r"`orders` \(=0\) must be at least 1"),

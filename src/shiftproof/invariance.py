@@ -306,7 +306,7 @@ def _shifted(images: Tensor, shift: Shift, kind: str, border: str) -> Tensor:
 def _change(a: Tensor, b: Tensor) -> Tensor:
     """|a - b| in float64; equal entries and NaN on both sides give 0, NaN on one side gives infinity."""
     a, b = a.double(), b.double()
-    change = (a - b).abs().nan_to_num(nan=torch.inf)
+    change = (a - b).abs().nan_to_num(nan=torch.inf, posinf=torch.inf)
     return change.masked_fill((a == b) | (a.isnan() & b.isnan()), 0.0).cpu()
 
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from shiftproof import checks, sampling
+from shiftproof.kernels import GHS, GHS_PAPER, Kernel
 from shiftproof.layers.base import Downsample, register_method
 from shiftproof.pivots import PIVOTS, TIES, Rule, select_pivot
-from shiftproof.sampling import GHS, GHS_PAPER, Kernel
 
 
 class GHSBase(Downsample):

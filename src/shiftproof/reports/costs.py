@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.evaluation.efficiency import Layer, Timing, forward, forward_backward, in_turns
+from shiftproof.kernels import matrices_for
 from shiftproof.layers import APS, BlurPool, GHS2d
-from shiftproof.sampling import products, resampling_matrices
+from shiftproof.resample import products
 
 SIZES = [(32, 3, 32, 32), (32, 64, 32, 32), (32, 128, 16, 16), (8, 64, 112, 112)]
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -24,7 +25,7 @@ LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channel
 
 def layers(x: Tensor) -> dict[str, Layer]:
     """The layers to time on maps like `x`; the floor is the two bare products on an aligned map."""
-    matrices = resampling_matrices(x, [(n + 1) // 2 for n in x.shape[2:]])
+    matrices = matrices_for(x, [(n + 1) // 2 for n in x.shape[2:]])
     return {
         "max": lambda t: F.max_pool2d(t, 2),
         "LPF-3": BlurPool(),

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from shiftproof import grids, shifts
 from shiftproof.expansion import functions as basis
+from shiftproof.kernels import GHS_PAPER
 from shiftproof.pivots import select_pivot
 from shiftproof.polynomials import gauss_hermite
-from shiftproof.sampling import GHS_PAPER, ghs2d, max_centered_moments
+from shiftproof.sampling import ghs2d, max_centered_moments
 
 INK = "#1b1f24"
 COLOURS = ("#1b1f24", "#0b6e99", "#d1495b", "#edae49", "#5b8c5a")
@@ -57,7 +58,6 @@ def process(path: Path, image: Tensor, shift: tuple[int, int]) -> Path:
         aligned = shifts.circular_shift(picture, [-p for p in pivot])
         moments = max_centered_moments(picture, orders=count)[0, 0]
         samples = ghs2d(picture, output_size=count, **vars(GHS_PAPER), anchor="corner")
-        assert isinstance(samples, Tensor)
         _picture(axes[row, 0], picture[0, 0], name)
         axes[row, 0].plot(pivot[1], pivot[0], "o", ms=9, mfc="none", mec="#d1495b", mew=1.8)
         _picture(axes[row, 1], aligned[0, 0], f"pivot {tuple(pivot)} at (0, 0)")
@@ -70,7 +70,7 @@ def process(path: Path, image: Tensor, shift: tuple[int, int]) -> Path:
         _picture(axes[row, 4], samples[0, 0], f"{count} x {count}", vmin=None, vmax=None)
     for ax, title in zip(axes[0], titles):
         ax.set_title(title, fontsize=10)
-    same = torch.equal(ghs2d(image, **vars(GHS_PAPER)), ghs2d(moved, **vars(GHS_PAPER)))  # type: ignore[arg-type]
+    same = torch.equal(ghs2d(image, **vars(GHS_PAPER)), ghs2d(moved, **vars(GHS_PAPER)))
     figure.suptitle(
         f"Gaussian-Hermite Sampling: outputs are {'equal bit for bit' if same else 'DIFFERENT'}", fontsize=11
     )

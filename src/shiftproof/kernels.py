@@ -1,0 +1,153 @@
+"""The fixed matrix that samples one axis, and what it is made of.
+
+Moments followed by reconstruction are one (N, M) matrix per axis. It depends on sizes only, so it is built once in
+float64 on the CPU, kept, and cast at the border. Letters: M input and N output size, K number of functions.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from shiftproof import checks, expansion, grids
+from shiftproof.cache import TensorCache
+from shiftproof.precision import wide
+
+EXTENSIONS = ("zero", "periodic")
+GAINS = ("paper", "unit")
+
+_cache = TensorCache(capacity=64 * 2**20)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What the matrix of one axis is made of; the defaults are those of the method `ghs`.
+
+    `orders`: the number K of functions, also as `"N"`, `"4N"`, `"N/2"` or `"M"` of the output and input size.
+    `sigma`: their scale, a number, `"rule"` (Eq. 24), `"band"` (cut off at the output's Nyquist limit), or a
+    multiple such as `"0.5*band"`.
+    `extension`: the map continued by `"zero"` or `"periodic"` beyond its border when moments are taken.
+    `grid`: output samples `"inclusive"` of both ends, or `"periodic"`, equally spaced around the wrapped axis.
+    `projection`: `"quadrature"` or `"least-squares"`.
+    `gain`: `"paper"`, or `"unit"` to divide each row by its sum, so that a constant stays what it is.
+    """
+
+    orders: int | str = "4N"
+    sigma: float | str = "band"
+    extension: str = "periodic"
+    grid: str = "periodic"
+    projection: str = "quadrature"
+    gain: str = "unit"
+
+    def __post_init__(self) -> None:
+        grids.resolve_sigma(self.sigma, grids.resolve_orders(self.orders, 2, 1), 2, 1)
+        checks.choice("extension", self.extension, EXTENSIONS)
+        checks.choice("grid", self.grid, grids.GRIDS)
+        checks.choice("projection", self.projection, expansion.PROJECTIONS)
+        checks.choice("gain", self.gain, GAINS)
+
+
+GHS = Kernel()
+GHS_PAPER = Kernel("N", "rule", "zero", "inclusive", "quadrature", "paper")
+
+
+@functools.lru_cache(maxsize=256)
+def make_kernel(*options: Any) -> Kernel:
+    """`Kernel`, checked once per set of options."""
+    return Kernel(*options)
+
+
+def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[np.float64]:
+    """R, the (N, M) matrix that takes M pixels to N samples: moments (Eq. 12), then reconstruction (Eq. 22).
+
+    R = Q_N^T P with P = step Q_M (quadrature) or pinv(Q_M^T) (least squares), Q_M summed over its wrapped copies
+    for the periodic extension. A single pixel sampled once is left alone: R = 1.
+
+    >>> sampling_matrix(32, 16, GHS_PAPER).shape
+    (16, 32)
+    """
+    if size == count == 1:
+        return np.ones((1, 1))
+    orders = grids.resolve_orders(kernel.orders, size, count)
+    sigma = grids.resolve_sigma(kernel.sigma, orders, size, count)
+    period = grids.period(size) if kernel.extension == "periodic" else None
+    x, y = grids.pixels(size), grids.samples(size, count, kernel.grid)
+    if kernel.projection == "least-squares":
+        q = expansion.functions(orders, x, sigma, period)
+        matrix = expansion.functions(orders, y, sigma).T @ expansion.least_squares(q)
+    else:
+        matrix = np.zeros((count, size))
+        for q_out, q_in in zip(expansion.blocks(orders, y, sigma), expansion.blocks(orders, x, sigma, period)):
+            matrix += q_out.T @ (grids.step(size) * q_in)
+    if kernel.gain == "unit":
+        total = matrix.sum(1, keepdims=True)
+        if (np.abs(total) < 1e-3).any():
+            raise ValueError(
+                f"`gain='unit'` cannot keep a constant here: a row of the {count} x {size} matrix sums to "
+                f"{total.flat[np.abs(total).argmin()]:.1e}. Take more `orders`, another `sigma`, or `gain='paper'`."
+            )
+        matrix /= total
+    return matrix
+
+
+def matrices_for(x: Tensor, counts: Sequence[int], kernel: Kernel = GHS) -> list[Tensor]:
+    """The matrix of each spatial axis of (B, C, d1..dn), in the accumulation dtype and on the device of `x`."""
+    return [_matrix(m, n, kernel, x) for m, n in zip(x.shape[2:], counts)]
+
+
+def _matrix(size: int, count: int, kernel: Kernel, like: Tensor) -> Tensor:
+    """`sampling_matrix` in the accumulation dtype and on the device of `like`; built once and kept."""
+    if torch.compiler.is_dynamo_compiling() or isinstance(size, torch.SymInt):
+        orders, sigma = str(kernel.orders), str(kernel.sigma)
+        matrix: Tensor = matrix_op(like.detach(), size, count, orders, sigma, *astuple(kernel)[2:])
+        return matrix
+
+    def make() -> Tensor:
+        return expansion.cast(sampling_matrix(size, count, kernel), like)
+
+    if torch.compiler.is_compiling() or type(like) not in (Tensor, torch.nn.Parameter):
+        return make()  # a constant of the trace, which must not outlive it
+    return _cache.get((size, count, kernel, wide(like.dtype), like.device), make)
+
+
+@torch.library.custom_op("shiftproof::sampling_matrix", mutates_args=())
+def matrix_op(
+    like: Tensor,
+    size: int,
+    count: int,
+    orders: str,
+    sigma: str,
+    extension: str,
+    grid: str,
+    projection: str,
+    gain: str,
+) -> Tensor:
+    """`sampling_matrix` as an operator: what a traced graph calls where the size is known only at run time."""
+    kernel = Kernel(_number(orders), _number(sigma), extension, grid, projection, gain)
+    # a graph may write into what an operator returns, so it gets a copy
+    return _matrix(size, count, kernel, like).clone()
+
+
+@matrix_op.register_fake
+def _(like: Tensor, size: int, count: int, *options: str) -> Tensor:
+    if torch.onnx.is_in_onnx_export():
+        raise ValueError(
+            "GHS needs a fixed height and width in ONNX, where its matrices become constants: leave only the "
+            "batch dynamic, or use `torch.export` for dynamic sizes."
+        )
+    return like.new_empty((count, size), dtype=wide(like.dtype))
+
+
+def _number(text: str) -> Any:
+    """The number in `text`, or `text` where it is a word."""
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,126 @@
+"""Align maps at their pivots and multiply every axis by its matrix; and the same backwards, for gradients.
+
+Letters: B batch, C channels, d1..dn input sizes, N1..Nn output sizes, L samples (or channels) with a pivot each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shiftproof.shifts import is_eager, take_from
+
+
+def resample(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
+    """Turn (B, C, d1..dn) so that the pivots lie at `origin`, then multiply each axis by its (N, M) matrix."""
+    if x.requires_grad and torch.is_grad_enabled() and is_eager(x):
+        return _Sample.apply(x, selection, origin, matrices)  # type: ignore[no-untyped-call, no-any-return]
+    return _forward(x, selection, origin, matrices)
+
+
+def _forward(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
+    # turn the map so that the pivot p lies at the anchor a: F^[a - p] (Eq. 19; there a = 0)
+    aligned = take_from(x, selection, origin)  # (B, C, d1..dn)
+    # one product per axis: Q^T A Q, with A of Eq. 20 and Q^T of Eq. 22 fused into R
+    out = products(aligned.to(matrices[0].dtype), matrices)
+    return mark_absent(out, selection).to(x.dtype)
+
+
+def mark_absent(out: Tensor, selection: Tensor) -> Tensor:
+    """Add 0, so that the sign of a zero leaves no trace of the shift, or NaN where a sample has no pivot."""
+    if is_eager(out) and is_eager(selection) and (selection.numel() == 0 or int(selection.min()) >= 0):
+        return out + 0.0
+    absent = torch.where(selection[..., 0] < 0, torch.nan, 0.0).to(out.dtype)
+    return out + absent.view(*absent.shape, *[1] * (out.dim() - absent.dim()))
+
+
+def _adjoint(g: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
+    """The transpose of `_forward` in x: from (B, C, N1..Nn) back to (B, C, d1..dn).
+
+    In contiguous layout the map need not be turned back: each sample multiplies by R^T with its rows turned
+    instead. The sums run over the outputs, whose order stays, so this is the same arithmetic.
+    """
+    sizes = [m.shape[1] for m in matrices]
+    if g.numel() == 0:
+        return g.new_zeros(*g.shape[:2], *sizes)
+    work = g.to(matrices[0].dtype)
+    if selection.dim() == 2 and _channels_last(g):
+        turned_back = [-o for o in origin]
+        return take_from(products(work, [m.mT for m in matrices]), -selection, turned_back).to(g.dtype)
+    pivots = selection.reshape(-1, len(matrices))
+    lead = pivots.shape[0]
+    out = work.contiguous()
+    after = 1
+    for axis in reversed(range(len(matrices))):
+        size = sizes[axis]
+        # row i of the turned R^T is row (i - p + a) of R^T
+        i = torch.arange(origin[axis], origin[axis] + size, device=g.device) - pivots[:, axis, None]
+        turned = matrices[axis].mT.index_select(0, i.remainder(size).flatten())
+        turned = turned.view(lead, 1, size, matrices[axis].shape[0])  # (L, 1, M, N)
+        if after == 1:
+            out = out.reshape(lead, -1, turned.shape[3]) @ turned[:, 0].mT
+        else:
+            slabs = out.reshape(lead, -1, turned.shape[3], after)
+            out = turned.expand(-1, slabs.shape[1], -1, -1) @ slabs
+        after *= size
+    return out.reshape(*g.shape[:2], *sizes).to(g.dtype)
+
+
+class _Sample(torch.autograd.Function):
+    """`_forward` with `_adjoint` as its backward pass; keeps nothing but the pivots."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, selection: Tensor, origin: Any, matrices: Any) -> Tensor:
+        ctx.save_for_backward(selection)
+        ctx.save_for_forward(selection)
+        ctx.constants = origin, matrices
+        return _forward(x, selection, origin, matrices)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (selection,) = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return _Adjoint.apply(grads[0], selection, *ctx.constants), None, None, None  # type: ignore[no-untyped-call]
+        return _adjoint(grads[0], selection, *ctx.constants), None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        (selection,) = ctx.saved_tensors
+        return _forward(tangents[0], selection, *ctx.constants)
+
+
+class _Adjoint(torch.autograd.Function):
+    """`_adjoint` with `_forward` as its backward pass, so that gradients of gradients exist."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, selection: Tensor, origin: Any, matrices: Any) -> Tensor:
+        ctx.save_for_backward(selection)
+        ctx.constants = origin, matrices
+        return _adjoint(g, selection, origin, matrices)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (selection,) = ctx.saved_tensors
+        return _Sample.apply(grads[0], selection, *ctx.constants), None, None, None  # type: ignore[no-untyped-call]
+
+
+def _channels_last(x: Tensor) -> bool:
+    return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
+
+
+def products(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
+    """Multiply each spatial axis of (B, C, d1..dn) by its matrix, in the memory layout the map already has."""
+    channels_last = _channels_last(x)
+    out = x.movedim(1, -1) if channels_last else x.contiguous()
+    for axis, matrix in enumerate(matrices, start=1 if channels_last else 2):
+        before, after = out.shape[:axis], out.shape[axis + 1 :]
+        if len(after) == 0:
+            out = (out.reshape(-1, out.shape[axis]) @ matrix.mT).view(*before, matrix.shape[0])
+        else:
+            slabs = out.reshape(math.prod(before), out.shape[axis], math.prod(after))
+            out = torch.bmm(matrix.expand(slabs.shape[0], -1, -1), slabs).view(*before, matrix.shape[0], *after)
+    return out.movedim(-1, 1) if channels_last else out

@@ -1,0 +1,227 @@
+"""The measure itself: what it reports, and that it cannot be fooled."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from laws import all_shifts
+from shiftproof.invariance import (
+    assert_shift_equivariant,
+    assert_shift_invariant,
+    consistency,
+    same_bits,
+    shift_error,
+)
+from shiftproof.shifts import circular_shift, cropped_shift, fractional_shift
+
+
+def corner(x: Tensor) -> Tensor:
+    """As far from invariant as can be: one pixel."""
+    return x[:, :, 0, 0]
+
+
+def test_same_bits() -> None:
+    """Bytes, dtype and shape; the sign of zero and the payload of NaN count."""
+    nan = torch.tensor([torch.nan])
+    other_nan = torch.tensor([0x7FC00001], dtype=torch.int32).view(torch.float32)
+    assert same_bits(nan, nan.clone())
+    assert not same_bits(nan, other_nan)
+    assert not same_bits(torch.zeros(1), -torch.zeros(1))
+    assert not same_bits(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
+    assert not same_bits(torch.zeros(2), torch.zeros(1))
+    assert same_bits(torch.arange(3), torch.arange(3))
+    assert not same_bits(torch.arange(3), torch.arange(3) + 1)
+    assert same_bits(torch.tensor([1j]), torch.tensor([1j]))
+    assert not same_bits(torch.tensor([0j]), torch.complex(torch.tensor([-0.0]), torch.tensor([0.0])))
+    assert same_bits(torch.rand(2, 3).t(), torch.rand(2, 3).t()) is False
+    for dtype in (torch.float64, torch.bfloat16, torch.float16):
+        one = torch.ones(3, dtype=dtype)
+        assert same_bits(one, one.clone())
+        assert not same_bits(one, torch.nextafter(one, 2 * one) if dtype == torch.float64 else one * 1.01)
+
+
+def test_error_is_the_change_over_all_shifts() -> None:
+    """Maximum, mean, worst shift and map, against a loop over shifts."""
+    x = torch.rand(3, 2, 4, 5, dtype=torch.float64)
+    error = shift_error(corner, x)
+    expected = torch.zeros(4, 5, dtype=torch.float64)
+    total = 0.0
+    for s in all_shifts((4, 5)):
+        change = (corner(circular_shift(x, s)) - corner(x)).abs()
+        expected[s] = change.max()
+        total += float(change.mean()) / 20
+    assert torch.equal(error.map, expected)
+    assert error.max == float(expected.max())
+    assert error.mean == pytest.approx(total)
+    assert expected[tuple(int(v) for v in error.worst)] == error.max
+    assert not error.exact
+    assert len(error.shifts) == 20
+    assert "largest at shift" in str(error)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 7, 1000])
+def test_batches_do_not_matter(batch_size: int) -> None:
+    x = torch.rand(3, 2, 4, 5, dtype=torch.float64)
+    assert torch.equal(shift_error(corner, x, batch_size=batch_size).map, shift_error(corner, x).map)
+
+    def scores(t: Tensor) -> Tensor:
+        return t[:, 0, 0]
+
+    some, other = consistency(scores, x, batch_size=batch_size), consistency(scores, x)
+    assert some.pairs == other.pairs
+    assert torch.equal(some.map, other.map)
+
+
+def test_every_call_has_the_same_shape() -> None:
+    """Rounding may depend on the batch shape, so the reference sees the shape of the shifted copies."""
+    shapes = set()
+
+    def f(t: Tensor) -> Tensor:
+        shapes.add(tuple(t.shape))
+        return t.sum((1, 2, 3))
+
+    shift_error(f, torch.rand(3, 1, 4, 5), batch_size=7)
+    assert shapes == {(6, 1, 4, 5)}
+
+
+def test_reference_sits_at_the_same_place_of_the_batch() -> None:
+    """A function that treats places of the batch differently, but ignores shifts, has no shift error."""
+
+    def f(t: Tensor) -> Tensor:
+        return t.amax((1, 2, 3)) + torch.arange(t.shape[0])
+
+    assert shift_error(f, torch.rand(3, 1, 4, 5), batch_size=7).exact
+
+
+def test_memory_layout_is_kept() -> None:
+    seen = []
+
+    def f(t: Tensor) -> Tensor:
+        seen.append(t.is_contiguous(memory_format=torch.channels_last))
+        return t.sum((1, 2, 3))
+
+    shift_error(f, torch.rand(2, 3, 4, 4).contiguous(memory_format=torch.channels_last))
+    assert all(seen)
+
+
+def test_one_bit_is_noticed() -> None:
+    """A change in the last bit, or in the sign of a zero, is not exact."""
+    x = torch.ones(1, 1, 3, 3)
+    x[0, 0, 0, 0] = 1 + 2**-23
+    assert shift_error(corner, x).max == 2**-23
+    with pytest.raises(AssertionError, match="8 of 9 shifts change the output by more than 0; the largest"):
+        assert_shift_invariant(corner, x)
+    assert_shift_invariant(corner, x, tolerance=1e-6)
+    zeros = torch.zeros(1, 1, 3, 3)
+    zeros[0, 0, 1, 1] = -0.0
+    assert shift_error(corner, zeros).max == 0
+    with pytest.raises(AssertionError, match="Values are equal, bits are not"):
+        assert_shift_invariant(corner, zeros)
+
+
+def test_nan_and_infinity() -> None:
+    """The same on both sides is no change; NaN on one side is an infinite one."""
+    assert shift_error(lambda t: t.sum((1, 2, 3)) * torch.nan, torch.rand(1, 1, 3, 3)).max == 0
+    x = torch.zeros(1, 1, 2, 2)
+    x[0, 0, 1, 1] = torch.nan
+    assert shift_error(corner, x).max == math.inf
+    x[0, 0, 0, 0] = x[0, 0, 1, 1] = torch.inf
+    assert shift_error(corner, x).map.tolist() == [[0, math.inf], [math.inf, 0]]
+
+
+def test_samples_and_lists_of_shifts() -> None:
+    x = torch.rand(2, 1, 6, 6)
+    some = shift_error(corner, x, shifts=10, seed=3)
+    assert len(set(some.shifts)) == 10
+    assert int((~some.map.isnan()).sum()) == 10
+    assert some.shifts == shift_error(corner, x, shifts=10, seed=3).shifts
+    assert some.shifts != shift_error(corner, x, shifts=10, seed=4).shifts
+    listed = shift_error(corner, x, shifts=[(1, -1), (0, 0)])
+    assert listed.shifts == [(1, 5), (0, 0)]
+    assert listed.map[0, 0] == 0
+    assert int((~listed.map.isnan()).sum()) == 2
+
+
+def test_cropped_shifts() -> None:
+    x = torch.rand(1, 1, 16, 16)
+    error = shift_error(corner, x, kind="cropped", border="replicate")
+    assert error.map.shape == (5, 5)
+    assert error.map[2, 2] == 0
+    change = (corner(cropped_shift(x, (-2, 1), border="replicate")) - corner(x)).abs().max()
+    assert error.map[0, 3] == float(change)
+    outside = shift_error(corner, x, shifts=[(7, 7)], kind="cropped")
+    assert outside.map.isnan().all()
+    assert outside.max > 0
+
+
+def test_fractional_shifts() -> None:
+    x = torch.rand(1, 1, 8, 8, dtype=torch.float64)
+    error = shift_error(corner, x, kind="fractional")
+    assert error.map.shape == (8, 8)
+    change = (corner(fractional_shift(x, (0.25, 0.5))) - corner(x)).abs().max()
+    assert float(error.map[2, 4]) == pytest.approx(float(change))
+    assert error.map[0, 0] < 1e-14
+
+
+def test_other_dimensions() -> None:
+    assert shift_error(lambda t: t[:, 0, :1], torch.rand(1, 1, 7)).map.shape == (7,)
+    assert shift_error(lambda t: t.amax((1, 2, 3, 4)), torch.rand(2, 1, 2, 3, 4)).exact
+
+
+def test_consistency_counts_agreeing_pairs() -> None:
+    """Three of four shifts answer 0, one answers 1: pairs agree with probability (3/4)^2 + (1/4)^2."""
+    x = torch.tensor([[[[0.0, 0.0], [0.0, 1.0]]]])
+    result = consistency(lambda t: torch.stack([1 - t[:, 0, 0, 0], t[:, 0, 0, 0]], 1), x)
+    assert result.pairs == pytest.approx(10 / 16)
+    assert result.reference == 0.75
+    assert result.map.tolist() == [[1, 1], [1, 0]]
+    assert result.per_image.tolist() == [pytest.approx(10 / 16)]
+    assert str(result) == "consistency: 62.50% of pairs of shifts agree, 75.00% with the unshifted image"
+
+
+def test_equivariance() -> None:
+    """Identity and stride-1 blur pass; an invariant map, a flip and a wrong shift do not."""
+    x = torch.randn(2, 1, 6, 4)
+    assert_shift_equivariant(lambda t: t * 2, x)
+    assert_shift_equivariant(lambda t: t[:, :, ::2, ::2], x, shifts=[(0, 0), (2, 2), (4, 0)])
+    for wrong in (lambda t: t.amax((2, 3), keepdim=True).expand(t.shape) * torch.rand(6, 4), lambda t: t.flip(2)):
+        with pytest.raises(AssertionError, match=r"not equivariant: \d+ of 24 shifts"):
+            assert_shift_equivariant(wrong, x, tolerance=1e-6)
+    with pytest.raises(AssertionError, match="at shift"):
+        assert_shift_equivariant(lambda t: t[:, :, ::2, ::2], x, tolerance=1e-6)
+    with pytest.raises(ValueError, match="must return maps with 4 dimensions"):
+        assert_shift_equivariant(corner, x)
+
+
+def test_no_graph_is_kept() -> None:
+    weight = torch.ones(1, requires_grad=True)
+    shift_error(lambda t: t.amax((1, 2, 3)) * weight, torch.rand(1, 1, 3, 3))
+    assert weight.grad is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((corner, torch.zeros(1, 1, 3, 3)), {"kind": "spiral"}, "must be one of 'circular', 'cropped', 'fractional'"),
+        ((corner, torch.zeros(1, 1, 3, 3)), {"shifts": "some"}, "must be one of 'all'"),
+        ((corner, torch.zeros(1, 1, 3, 3)), {"shifts": 0}, "must be at least 1"),
+        ((corner, torch.zeros(1, 1, 3, 3)), {"shifts": []}, "must list shifts with one entry per axis"),
+        ((corner, torch.zeros(1, 1, 3, 3)), {"shifts": [(1,)]}, "must list shifts with one entry per axis"),
+        ((corner, torch.zeros(1, 1, 3, 3)), {"batch_size": 0}, "must be at least 1"),
+        ((corner, torch.zeros(1, 3)), {}, "must be a batch of images"),
+        ((corner, torch.zeros(0, 1, 3, 3)), {}, "must be a batch of images"),
+        ((corner, torch.zeros(1, 1, 3, 3, dtype=torch.uint8)), {}, "must be a real floating tensor"),
+        ((torch.sum, torch.zeros(1, 1, 3, 3)), {}, "must return a tensor with one entry per image"),
+        ((lambda t: [t], torch.zeros(1, 1, 3, 3)), {}, "must return a tensor with one entry per image .9., not list"),
+    ],
+)
+def test_bad_arguments(arguments: tuple[object, ...], options: dict[str, object], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        shift_error(*arguments, **options)  # type: ignore[arg-type]
+
+
+def test_consistency_wants_scores() -> None:
+    with pytest.raises(ValueError, match="must return scores"):
+        consistency(lambda t: t, torch.rand(1, 1, 3, 3))

@@ -1,0 +1,337 @@
+"""Max pooling, LPF and APS, the protocol they share with GHS, and the registry."""
+
+import copy
+import io
+import itertools
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import shiftproof
+from laws import DTYPES, TOLERANCE, all_shifts
+from shiftproof.invariance import assert_shift_equivariant, assert_shift_invariant, same_bits
+from shiftproof.layers import (
+    APS,
+    LAWS,
+    BlurPool,
+    Downsample,
+    GHS2d,
+    MaxPool,
+    base,
+    blur_pool,
+    create_downsample,
+    max_pool,
+    methods,
+    polyphase_pool,
+    register_method,
+    select_component,
+)
+from shiftproof.shifts import circular_shift
+
+PADDINGS = ["circular", "reflect", "replicate", "zeros"]
+BUILT_IN = ["max", "lpf", "aps", "ghs", "ghs-paper"]
+
+
+def outside(x: Tensor, index: tuple[int, ...], padding: str) -> Tensor | None:
+    """x[..., index] with the border continued by `padding`; None where there is nothing."""
+    where = []
+    for i, n in zip(index, x.shape[-len(index) :]):
+        if padding == "zeros" and not 0 <= i < n:
+            return None
+        if padding == "circular":
+            i = i % n
+        elif padding == "reflect" and n > 1:
+            i = i % (2 * n - 2)
+            i = min(i, 2 * n - 2 - i)
+        where.append(min(max(i, 0), n - 1))
+    return at(x, where)
+
+
+def at(x: Tensor, index: Sequence[int | slice]) -> Tensor:
+    """x[..., *index]."""
+    return x[(slice(None),) * (x.dim() - len(index)) + tuple(index)]
+
+
+def max_oracle(x: Tensor, stride: int, kernel: int, padding: str) -> Tensor:
+    sizes = x.shape[2:]
+    before = 0 if kernel <= stride else (kernel - 1) // 2
+    counts = [-(-m // stride) for m in sizes]
+    out = torch.full((*x.shape[:2], *counts), -torch.inf, dtype=x.dtype)
+    for j in itertools.product(*(range(n) for n in counts)):
+        for o in itertools.product(range(kernel), repeat=len(sizes)):
+            value = outside(x, tuple(a * stride - before + b for a, b in zip(j, o)), padding)
+            if value is not None:
+                at(out, j).copy_(torch.maximum(at(out, j), value))
+    return out
+
+
+def blur_oracle(x: Tensor, stride: int, taps: int, padding: str) -> Tensor:
+    sizes = x.shape[2:]
+    row = [1.0]
+    for _ in range(taps - 1):  # Pascal's triangle, by addition
+        row = [a + b for a, b in zip([0.0, *row], [*row, 0.0])]
+    counts = [-(-m // stride) for m in sizes]
+    out = torch.zeros(*x.shape[:2], *counts, dtype=torch.float64)
+    for j in itertools.product(*(range(n) for n in counts)):
+        for o in itertools.product(range(taps), repeat=len(sizes)):
+            weight = 1.0
+            for b in o:
+                weight *= row[b] / sum(row)
+            value = outside(x, tuple(a * stride - (taps - 1) // 2 + b for a, b in zip(j, o)), padding)
+            if value is not None:
+                at(out, j).add_(weight * value)
+    return out
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize(("stride", "kernel"), [(2, 2), (3, 3), (2, 3), (1, 2), (2, 5), (3, 2)])
+def test_max_pooling_is_its_definition(stride: int, kernel: int, padding: str) -> None:
+    for sizes in ((6, 6), (5, 7), (1, 2), (7,), (3, 4, 2)):
+        x = torch.randn(2, 2, *sizes)
+        y = max_pool(x, stride, kernel, padding, ndim=len(sizes))
+        assert torch.equal(y, max_oracle(x, stride, kernel, padding))
+
+
+def test_max_pooling_is_torchs_at_divisible_sizes() -> None:
+    x = torch.randn(2, 3, 8, 6)
+    assert torch.equal(MaxPool()(x), F.max_pool2d(x, 2))
+    assert torch.equal(MaxPool(kernel_size=3, padding="zeros")(x), F.max_pool2d(x, 3, 2, 1))
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize(("stride", "taps"), [(2, 1), (2, 2), (2, 3), (1, 3), (3, 4), (2, 5), (4, 7)])
+def test_blur_is_its_definition(stride: int, taps: int, padding: str) -> None:
+    for sizes in ((6, 6), (5, 7), (1, 2), (7,), (3, 4, 2)):
+        x = torch.randn(2, 2, *sizes, dtype=torch.float64)
+        y = blur_pool(x, stride, taps, padding, ndim=len(sizes))
+        assert torch.allclose(y, blur_oracle(x, stride, taps, padding), atol=1e-13)
+
+
+@pytest.mark.parametrize("criterion", ["l1", "l2", "linf", "l1min", "l2min"])
+@pytest.mark.parametrize(("sizes", "stride"), [((6, 4), 2), ((6, 9), 3), ((5, 7), 2), ((8,), 2), ((4, 2, 4), 2)])
+def test_aps_keeps_the_component_of_largest_norm(criterion: str, sizes: tuple[int, ...], stride: int) -> None:
+    """Against a loop over components; sizes that do not divide are padded at the end."""
+    x = torch.randn(3, 2, *sizes, dtype=torch.float64)
+    layer = APS(stride=stride, ndim=len(sizes), criterion=criterion)
+    padded = x
+    for axis, m in enumerate(sizes, start=2):
+        extra = -m % stride
+        padded = torch.cat([padded, padded.narrow(axis, 0, extra)], axis) if extra else padded
+    blurred = blur_pool(x, 1, 3, "circular", ndim=len(sizes))
+    for axis, m in enumerate(sizes, start=2):
+        extra = -m % stride
+        blurred = torch.cat([blurred, blurred.narrow(axis, 0, extra)], axis) if extra else blurred
+    y, selection = layer(x), layer.select(x)
+    for b in range(3):
+        norms = []
+        for k in all_shifts((stride,) * len(sizes)):
+            part = at(padded[b], [slice(o, None, stride) for o in k])
+            size = {"l1": part.abs().sum(), "l2": part.square().sum(), "li": part.abs().max()}[criterion[:2]]
+            norms.append(-size if criterion.endswith("min") else size)
+        best = int(torch.stack(norms).argmax())
+        assert int(selection[b]) == best
+        k = list(all_shifts((stride,) * len(sizes)))[best]
+        expected = at(blurred[b], [slice(o, None, stride) for o in k])
+        assert torch.allclose(y[b], expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("taps", [1, 2, 3, 5])
+@pytest.mark.parametrize(("sizes", "stride"), [((8, 6), 2), ((9, 6), 3), ((8, 4), (4, 2))])
+def test_aps_is_equivariant(sizes: tuple[int, int], stride: Any, taps: int) -> None:
+    """At sizes divisible by the stride the output moves with the input."""
+    x = torch.randn(3, 2, *sizes, dtype=torch.float64)
+    assert_shift_equivariant(APS(stride=stride, taps=taps), x, tolerance=1e-12)
+    if stride == 2:  # neighbouring components share their maxima, and few pixels would tie
+        assert_shift_equivariant(APS(stride=stride, taps=taps, dense_max=2), x, tolerance=1e-12)
+
+
+def test_aps_breaks_on_ties() -> None:
+    """Two equal components: the first is taken whatever the shift."""
+    x = torch.zeros(1, 1, 4, 4)
+    x[0, 0, 0, 0] = x[0, 0, 1, 1] = 1.0
+    x[0, 0, 0, 2] = x[0, 0, 3, 3] = 0.5
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_shift_equivariant(APS(taps=1), x)
+
+
+def test_aps_breaks_at_sizes_that_do_not_divide() -> None:
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_shift_equivariant(APS(), torch.randn(1, 2, 7, 7), tolerance=1e-3)
+
+
+def test_aps_selects_before_the_blur() -> None:
+    x = torch.randn(4, 3, 8, 8)
+    assert torch.equal(APS(taps=5).select(x), select_component(x))
+
+
+def test_dense_maximum_comes_first() -> None:
+    """`dense_max` replaces max pooling: a maximum at stride 1, then the method."""
+    x = torch.randn(2, 3, 6, 8)
+    dense = max_oracle(x, 1, 2, "circular")
+    assert torch.allclose(BlurPool(dense_max=2)(x), blur_pool(dense), atol=1e-6)
+    layer = APS(dense_max=2)
+    assert torch.equal(layer.select(x), select_component(dense))
+    assert torch.allclose(layer(x), polyphase_pool(blur_pool(dense, 1), select_component(dense)), atol=1e-6)
+    zeros = BlurPool(dense_max=2, padding="zeros", taps=1)(-x.abs())
+    assert torch.equal(zeros, max_oracle(-x.abs(), 1, 2, "zeros")[:, :, ::2, ::2])
+
+
+@pytest.mark.parametrize("layer", [MaxPool(), BlurPool(), APS()], ids=["max", "lpf", "aps"])
+def test_negative_control(layer: nn.Module) -> None:
+    """Methods without exact invariance fail the tester."""
+    with pytest.raises(AssertionError, match="not invariant to circular shifts"):
+        assert_shift_invariant(layer, torch.randn(2, 3, 8, 8), tolerance=1e-3)
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("method", BUILT_IN)
+def test_every_method_gives_the_same_shape(method: str, stride: int, ndim: int) -> None:
+    """ceil(M / stride) on each axis, at any size, keeping dtype and gradient; and `select` fits `forward`."""
+    for sizes in ((7, 5, 4), (2, 1, 3)):
+        x = torch.randn(2, 3, *sizes[:ndim], requires_grad=True)
+        layer = create_downsample(method, channels=3, stride=stride, ndim=ndim)
+        y = layer(x)
+        assert y.shape == (2, 3, *(-(-m // stride) for m in sizes[:ndim]))
+        assert torch.autograd.grad(y.sum(), x)[0].shape == x.shape
+        assert same_bits(layer(x, layer.select(x)), y)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("method", BUILT_IN)
+def test_every_method_in_every_dtype(method: str, dtype: torch.dtype) -> None:
+    x = torch.rand(2, 3, 8, 6).to(dtype)
+    layer = create_downsample(method, channels=3)
+    selection = layer.select(x.double())
+    y = layer(x, selection)
+    assert y.dtype == dtype
+    assert torch.allclose(y.double(), layer(x.double(), selection), atol=TOLERANCE[dtype])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert same_bits(layer(x, selection), y)
+
+
+@pytest.mark.parametrize("method", BUILT_IN)
+def test_every_method_in_channels_last(method: str) -> None:
+    x = torch.randn(2, 8, 9, 6)
+    layer = create_downsample(method, channels=8)
+    assert torch.allclose(layer(x.contiguous(memory_format=torch.channels_last)), layer(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", BUILT_IN)
+def test_every_method_is_differentiable(method: str) -> None:
+    x = torch.randn(1, 2, 5, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(create_downsample(method, channels=2), x)
+
+
+@pytest.mark.parametrize("method", BUILT_IN)
+def test_every_method_can_be_copied_and_stored(method: str) -> None:
+    """No parameters, no buffers: state_dicts stay interchangeable; pickling and deepcopy keep the layer."""
+    layer = create_downsample(method, channels=3, stride=(2, 3))
+    assert not layer.state_dict()
+    x = torch.randn(2, 3, 8, 6)
+    stored = io.BytesIO()
+    torch.save(layer, stored)
+    stored.seek(0)
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), torch.load(stored, weights_only=False)):
+        assert same_bits(twin(x), layer(x))
+        assert repr(twin) == repr(layer)
+
+
+@pytest.mark.parametrize("method", BUILT_IN)
+def test_every_method_claims_its_law_and_holds_it(method: str) -> None:
+    """Not less and not more than it claims."""
+    layer = create_downsample(method, channels=3)
+    x = torch.randn(2, 3, 8, 8)
+    checks: dict[str, Callable[[], None]] = {
+        "exact-invariant": lambda: assert_shift_invariant(layer, x),
+        "equivariant": lambda: assert_shift_equivariant(layer, x, tolerance=1e-5),
+    }
+    assert layer.law in LAWS
+    for law, check in checks.items():
+        if law == layer.law:
+            check()
+        else:
+            with pytest.raises(AssertionError, match=r"not (in|equi)variant"):
+                check()
+
+
+def test_repr_says_what_the_layer_does() -> None:
+    assert repr(MaxPool(stride=3, kernel_size=4)) == "MaxPool(stride=3, padding='circular', kernel_size=4)"
+    assert (
+        repr(BlurPool(stride=(2, 1), dense_max=2)) == "BlurPool(stride=(2, 1), padding='circular', taps=3, dense_max=2)"
+    )
+    assert repr(APS(ndim=1)) == "APS(stride=2, ndim=1, padding='circular', taps=3, criterion='l2')"
+    assert repr(APS(dense_max=3)).endswith("dense_max=3)")
+    assert repr(GHS2d(output_size=4, ties="first", return_selection=True)) == (
+        "GHS2d(stride=2, output_size=(4, 4), ties='first', return_selection=True)"
+    )
+
+
+def test_registering_a_method() -> None:
+    """One decorator, and the method is known by name everywhere."""
+
+    @register_method("mean-of-test")
+    class Mean(Downsample):
+        def __init__(self, channels: int, stride: int, padding: str, ndim: int = 2, gain: float = 1.0) -> None:
+            super().__init__(stride, ndim, padding)
+            self.gain = gain
+
+        def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
+            return self.gain * F.avg_pool2d(x, self.stride, ceil_mode=True)
+
+    try:
+        assert "mean-of-test" in methods()
+        layer = shiftproof.create_downsample("mean-of-test", channels=2, gain=2.0)
+        assert layer(torch.ones(1, 2, 4, 4)).eq(2).all()
+        assert layer.select(torch.ones(1, 2, 4, 4)) is None
+        assert repr(layer) == "Mean(stride=2, padding='circular')"
+        register_method("mean-of-test")(Mean)  # the same again is harmless
+        with pytest.raises(ValueError, match=r"is taken by .*Mean: choose another"):
+            register_method("mean-of-test")(APS)
+        with pytest.raises(TypeError, match=r"unexpected keyword argument 'gian'; its options are gain"):
+            create_downsample("mean-of-test", channels=2, gian=2.0)
+        assert isinstance(create_downsample(Mean, channels=2), Mean)
+    finally:
+        del base._registry["mean-of-test"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: create_downsample("gsh", channels=3), "must be one of 'max', .* Did you mean 'ghs'?"),
+        (lambda: create_downsample("xyz", channels=3), r"must be one of [^?]*\.$"),
+        (lambda: create_downsample(3, channels=3), "must be a name or a callable, not int"),  # type: ignore[arg-type]
+        (lambda: create_downsample("lpf", channels=0), r"`channels` \(=0\) must be at least 1"),
+        (lambda: create_downsample("lpf", channels=3, padding="mirror"), "must be one of 'zeros', 'replicate'"),
+        (lambda: create_downsample("lpf", channels=3, tap=3), "its options are taps, dense_max"),
+        (lambda: create_downsample("ghs", channels=3, order=3), "order"),
+        (lambda: create_downsample("ghs", channels=3, ndim=4), r"`ndim` \(=4\) must be 1, 2 or 3"),
+        (lambda: create_downsample("max", channels=3, ndim=4), r"`ndim` \(=4\) must be 1, 2 or 3"),
+        (lambda: create_downsample("lpf", channels=3, ndim=4), r"`ndim` \(=4\) must be 1, 2 or 3"),
+        (lambda: create_downsample("aps", channels=3, ndim=4), r"`ndim` \(=4\) must be 1, 2 or 3"),
+        (lambda: blur_pool(torch.ones(1, 1, 2, 2, 2, 2), ndim=4), r"`ndim` \(=4\) must be 1, 2 or 3"),
+        (lambda: max_pool(torch.ones(1, 1, 2, 2, 2, 2), ndim=4), r"`ndim` \(=4\) must be 1, 2 or 3"),
+        (lambda: APS(criterion="l3"), "must be one of 'l1', 'l2', 'linf', 'l1min', 'l2min'"),
+        (lambda: BlurPool(taps=0), r"`taps` \(=0\) must be at least 1"),
+        (lambda: MaxPool()(torch.ones(3, 8, 8)), "Add the batch axis"),
+        (lambda: APS()(torch.ones(2, 1, 4, 4), torch.zeros(3, dtype=torch.int64)), r"must have the shape \(2,\)"),
+        (lambda: register_method(APS), "use `@register_method"),  # type: ignore[arg-type]
+        (lambda: max_pool(torch.ones(1, 1, 3, 3), padding="mirror"), "`padding` .='mirror'. must be one of"),
+    ],
+)
+def test_bad_arguments(call: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
+
+
+def test_one_shift_of_the_input_is_one_of_the_output() -> None:
+    """The polyphase split of a shifted map is a permuted, shifted split: what APS rests on."""
+    x = torch.randn(1, 1, 6, 6)
+    layer = APS(taps=1)
+    moved = layer(circular_shift(x, (2, 4)))
+    assert torch.equal(moved, circular_shift(layer(x), (1, 2)))
