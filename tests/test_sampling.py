@@ -318,7 +318,7 @@ def test_cache_is_bounded(capacity: int) -> None:
 
     cache = TensorCache(capacity)
     for size in (10, 100, 5, 100, 300, 10):
-        made = cache.get(size, lambda size=size: torch.zeros(size))  # type: ignore[misc]
+        made = cache.get(size, torch.zeros(1), lambda size=size: torch.zeros(size))  # type: ignore[misc]
         assert made.numel() == size
         assert cache.bytes <= capacity
         assert cache.bytes == sum(t.nbytes for t in cache._items.values())

@@ -1,4 +1,4 @@
-"""A thread-safe least-recently-used cache of tensors, bounded in bytes."""
+"""Fixed matrices, built once: a thread-safe least-recently-used cache of tensors, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
+import torch
 from torch import Tensor
+
+from shiftproof.precision import wide
 
 
 class TensorCache:
     """Keeps the most recently used tensors up to `capacity` bytes; a larger single tensor is not kept at all."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int = 64 * 2**20) -> None:
         self.capacity = capacity
         self.bytes = 0
         self._items: OrderedDict[Hashable, Tensor] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
-        """The tensor under `key`, made on the first call. Every caller of one key gets one and the same tensor."""
+    def get(self, key: Hashable, like: Tensor, make: Callable[[], Tensor]) -> Tensor:
+        """The tensor under `key`, in the accumulation dtype and on the device of `like`; made on the first call.
+
+        Every caller of one key gets one and the same tensor, unless a tracer looks on: what is made then is a
+        constant of the trace, which must not outlive it.
+        """
+        dtype, device = wide(like.dtype), like.device
+        if torch.compiler.is_compiling() or type(like) not in (Tensor, torch.nn.Parameter):
+            return make().to(device=device, dtype=dtype)
+        key = (key, dtype, device)
         with self._lock:
             found = self._items.get(key)
             if found is not None:
                 self._items.move_to_end(key)
                 return found
-        made = make()
+        made = make().to(device=device, dtype=dtype)
         with self._lock:
             kept = self._items.setdefault(key, made)
             if kept is made:

@@ -22,7 +22,7 @@ from shiftproof.precision import wide
 PROJECTIONS = ("quadrature", "least-squares")
 CONDITION_LIMIT = 1e8  # beyond it a least-squares projection loses half of the digits of float64
 
-_cache = TensorCache(capacity=64 * 2**20)
+_cache = TensorCache()
 
 
 def moments(
@@ -177,27 +177,16 @@ def _projector(size: int, orders: int, sigma: float | None, projection: str, lik
 
     def make() -> Tensor:
         q = functions(orders, grids.pixels(size), scale)
-        return cast(grids.step(size) * q if projection == "quadrature" else least_squares(q), like)
+        return torch.from_numpy(grids.step(size) * q if projection == "quadrature" else least_squares(q))
 
-    return _cache.get(("project", size, orders, scale, projection, *_home(like)), make)
+    return _cache.get(("project", size, orders, scale, projection), like, make)
 
 
 def _functions(size: int, orders: int, sigma: float | None, like: Tensor) -> Tensor:
     """The (K, N) matrix of functions on `size` pixels, in the accumulation dtype of `like`."""
     scale = grids.scale_rule(orders) if sigma is None else checks.positive("sigma", sigma)
-    key = ("functions", size, orders, scale, *_home(like))
-    return _cache.get(key, lambda: cast(functions(orders, grids.pixels(size), scale), like))
-
-
-def _home(like: Tensor) -> tuple[torch.dtype, torch.device]:
-    return wide(like.dtype), like.device
-
-
-def cast(matrix: npt.NDArray[np.float64], like: Tensor) -> Tensor:
-    """A float64 matrix on the device of `like`, in its dtype but at least in float32."""
-    dtype, device = _home(like)
-    narrow = matrix if dtype == torch.float64 else matrix.astype(np.float32)
-    return torch.from_numpy(np.ascontiguousarray(narrow)).to(device=device, dtype=dtype)
+    key = ("functions", size, orders, scale)
+    return _cache.get(key, like, lambda: torch.from_numpy(functions(orders, grids.pixels(size), scale)))
 
 
 def _axes(name: str, x: Tensor, ndim: int) -> tuple[int, ...]:

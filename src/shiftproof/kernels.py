@@ -23,7 +23,7 @@ from shiftproof.precision import wide
 EXTENSIONS = ("zero", "periodic")
 GAINS = ("paper", "unit")
 
-_cache = TensorCache(capacity=64 * 2**20)
+_cache = TensorCache()
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,7 @@ def _matrix(size: int, count: int, kernel: Kernel, like: Tensor) -> Tensor:
         matrix: Tensor = matrix_op(like.detach(), size, count, orders, sigma, *astuple(kernel)[2:])
         return matrix
 
-    def make() -> Tensor:
-        return expansion.cast(sampling_matrix(size, count, kernel), like)
-
-    if torch.compiler.is_compiling() or type(like) not in (Tensor, torch.nn.Parameter):
-        return make()  # a constant of the trace, which must not outlive it
-    return _cache.get((size, count, kernel, wide(like.dtype), like.device), make)
+    return _cache.get((size, count, kernel), like, lambda: torch.from_numpy(sampling_matrix(size, count, kernel)))
 
 
 @torch.library.custom_op("shiftproof::sampling_matrix", mutates_args=())

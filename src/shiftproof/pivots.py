@@ -87,22 +87,23 @@ def _select(x: Tensor, pivot: str | Rule, ties: str, companions: Sequence[Tensor
     if x.shape[0] == 0:
         return x.new_empty((0, len(sizes)), dtype=torch.int64)
     flat = scores.flatten(1)
-    if not isinstance(pivot, str):
-        # a rule of the user's own may lose a NaN on the way
-        flat = torch.where(x.flatten(1).isnan().any(1, keepdim=True), torch.nan, flat)
     best, index = flat.max(1)
     eager = is_eager(x)
-    if eager:
+    if eager and isinstance(pivot, str):
         second = flat.scatter(1, index[:, None], -torch.inf).amax(1)
         if bool((second < best).all()):  # one maximum everywhere; no NaN, which is not above anything
             return _unravel(index, sizes)
+        ill = best.isnan()
+    else:
+        # a rule of the user's own, or the maximum of another runtime, may lose a NaN on the way
+        ill = x.flatten(1).isnan().any(1)
     largest = flat == best[:, None]
-    undecided = largest.sum(1) != 1  # several, or none where the best is NaN, which equals nothing
+    undecided = largest.sum(1) != 1
     if ties == "exact":
         index = (_resolve if eager else _resolve_traced)(undecided, index, scores, x, *companions)
     elif ties == "window":
         index = torch.where(undecided, _window_argmax(scores, largest), index)
-    return torch.where(best.isnan()[:, None], -1, _unravel(index, sizes))
+    return torch.where(ill[:, None], -1, _unravel(index, sizes))
 
 
 def _unravel(index: Tensor, sizes: Sequence[int]) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -12,15 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof import checks
+from shiftproof.cache import TensorCache
 from shiftproof.layers.base import Downsample, register_method
 from shiftproof.layers.pooling import dense_max
 from shiftproof.precision import autocast_off, wide
 from shiftproof.shifts import pad
 
+_cache = TensorCache()
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
-@functools.lru_cache(maxsize=64)
 def binomial(taps: int, ndim: int) -> Tensor:
     """The separable filter with weights C(taps-1, k) / 2^(taps-1) on each axis, in float64. (taps,) * ndim"""
     row = torch.tensor([math.comb(taps - 1, k) / 2 ** (taps - 1) for k in range(taps)], dtype=torch.float64)
@@ -55,7 +55,8 @@ def blur_pool(
         every: tuple[slice, ...] = tuple(slice(None, None, s) for s in strides)
         return padded[(slice(None), slice(None), *every)]
     padded = padded.to(wide(x.dtype))
-    weight = binomial(taps, ndim).to(padded).expand(x.shape[1], 1, *[taps] * ndim)
+    kernel = _cache.get((taps, ndim), x, lambda: binomial(taps, ndim))
+    weight = kernel.expand(x.shape[1], 1, *[taps] * ndim)
     with autocast_off(x):
         return _CONV[ndim](padded, weight, stride=strides, groups=x.shape[1]).to(x.dtype)
 

@@ -29,7 +29,7 @@ def functions(path: Path, orders: int = 5, sigma: float = 0.75) -> Path:
     reach = 4.2
     x = torch.linspace(-reach, reach, 801, dtype=torch.float64)
     for p, h in enumerate(gauss_hermite(orders, x, sigma)):
-        axes.plot(x, h, color=COLOURS[p % len(COLOURS)], linewidth=1.6, label=f"$p = {p}$")
+        axes.plot(x.numpy(), h.numpy(), color=COLOURS[p % len(COLOURS)], linewidth=1.6, label=f"$p = {p}$")
     axes.axhline(0, color=INK, linewidth=0.5, zorder=0)
     axes.set(xlabel="$x$", ylabel=r"$\hat{H}_p(x, \sigma)$", xlim=(-reach, reach))
     axes.set_title(rf"Gaussian-Hermite functions, $\sigma = {sigma}$", fontsize=10)
@@ -103,7 +103,13 @@ def comparison(
 def _picture(
     ax: Any, values: Any, label: str, cmap: str = "gray", vmin: float | None = 0, vmax: float | None = 1
 ) -> None:
-    ax.imshow(values, cmap=cmap, vmin=vmin, vmax=vmax, interpolation="nearest")
+    ax.imshow(
+        np.asarray(values.tolist() if isinstance(values, Tensor) else values),
+        cmap=cmap,
+        vmin=vmin,
+        vmax=vmax,
+        interpolation="nearest",
+    )
     ax.set_xticks([])
     ax.set_yticks([])
     ax.set_xlabel(label, fontsize=8)

@@ -1,0 +1,152 @@
+"""The package as a whole: its names, its layers, what it imports, what its documents say."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import shiftproof
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "shiftproof"
+
+# imports point only to the left
+LAYERS = [
+    "checks",
+    "precision",
+    "cache",
+    "polynomials",
+    "grids",
+    "expansion",
+    "shifts",
+    "pivots",
+    "kernels",
+    "resample",
+    "sampling",
+    "invariance",
+    "layers",
+    "models",
+    "data",
+    "training",
+    "evaluation",
+    "reports",
+    "cli",
+    "app",
+    "__main__",
+]
+
+PUBLIC = {
+    "GHS1d",
+    "GHS2d",
+    "GHS3d",
+    "assert_shift_equivariant",
+    "assert_shift_invariant",
+    "circular_shift",
+    "consistency",
+    "create_downsample",
+    "gauss_hermite",
+    "ghs2d",
+    "moments",
+    "reconstruct",
+    "register_method",
+    "shift_error",
+}
+
+
+def run(code: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=check)
+
+
+def test_public_names() -> None:
+    """The inventory: these names and no others, each importable, each documented."""
+    assert set(shiftproof.__all__) == PUBLIC
+    assert set(dir(shiftproof)) == PUBLIC | {"__version__"}
+    for name in PUBLIC:
+        assert getattr(shiftproof, name).__doc__
+    with pytest.raises(AttributeError, match="has no attribute 'convolve'"):
+        _ = shiftproof.convolve
+
+
+def test_lazy_table_and_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    imported = {
+        alias.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shiftproof.")
+        for alias in node.names
+    }
+    assert imported == PUBLIC
+
+
+def test_names_are_not_shadowed_by_modules() -> None:
+    """A module of the same name would replace the function as soon as it is imported."""
+    modules = {p.stem for p in SOURCE.iterdir()}
+    assert not modules & PUBLIC
+
+
+def test_import_is_lazy() -> None:
+    """`import shiftproof` imports no torch; nor does the help of the command line."""
+    run("import sys, shiftproof; assert 'torch' not in sys.modules")
+    code = "import sys; from shiftproof.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    assert "cameraman" in run(code + "assert 'torch' not in sys.modules and 'numpy' not in sys.modules").stdout
+
+
+def test_core_needs_torch_and_numpy_only() -> None:
+    """Layers, measure and numerics work where no extra is installed."""
+    blocked = ("matplotlib", "PIL", "skimage", "rich", "scipy", "onnx", "hypothesis")
+    code = f"import sys\nfor m in {blocked}: sys.modules[m] = None\n"
+    code += "import torch, shiftproof as sp\nfor n in sp.__all__: getattr(sp, n)\n"
+    code += "sp.assert_shift_invariant(sp.GHS2d(), torch.rand(1, 1, 6, 6))\n"
+    run(code)
+
+
+def test_imports_point_one_way() -> None:
+    """Every module imports only from modules left of it in the list."""
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        if parts == ("__init__",):
+            continue
+        mine = LAYERS.index(parts[0])
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("shiftproof"):
+                rest = node.module.split(".")[1:]
+                names = [rest[0]] if rest else [a.name for a in node.names]
+            for name in names:
+                if name in LAYERS:
+                    assert LAYERS.index(name) <= mine, f"{path.name} imports {name}, which stands to its right"
+
+
+def test_the_package_is_typed() -> None:
+    assert (SOURCE / "py.typed").exists()
+
+
+def blocks(path: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.S)
+
+
+@pytest.mark.parametrize("document", ["README.md"])
+def test_documents_run(document: str) -> None:
+    """Every Python block of a document runs, top to bottom in one namespace."""
+    code = blocks(ROOT / document)
+    assert code
+    torch.manual_seed(0)
+    namespace: dict[str, object] = {}
+    for block in code:
+        exec(compile(block, document, "exec"), namespace)
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(document: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / document).read_text()):
+        if not target.startswith("http"):
+            assert (ROOT / target).exists(), f"{document} links to {target}"
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    assert set(re.findall(r"`?make ([a-z-]+)", (ROOT / "README.md").read_text())) <= targets
