@@ -103,13 +103,8 @@ def comparison(
 def _picture(
     ax: Any, values: Any, label: str, cmap: str = "gray", vmin: float | None = 0, vmax: float | None = 1
 ) -> None:
-    ax.imshow(
-        np.asarray(values.tolist() if isinstance(values, Tensor) else values),
-        cmap=cmap,
-        vmin=vmin,
-        vmax=vmax,
-        interpolation="nearest",
-    )
+    picture = values.numpy() if isinstance(values, Tensor) else values
+    ax.imshow(picture, cmap=cmap, vmin=vmin, vmax=vmax, interpolation="nearest")
     ax.set_xticks([])
     ax.set_yticks([])
     ax.set_xlabel(label, fontsize=8)
