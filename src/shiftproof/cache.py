@@ -22,12 +22,12 @@ class TensorCache:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, like: Tensor, make: Callable[[], Tensor]) -> Tensor:
-        """The tensor under `key`, in the accumulation dtype and on the device of `like`; made on the first call.
+        """The tensor under `key`, on the device of `like` and in its dtype (at least float32); made on the first call.
 
         Every caller of one key gets one and the same tensor, unless a tracer looks on: what is made then is a
         constant of the trace, which must not outlive it.
         """
-        dtype, device = wide(like.dtype), like.device
+        dtype, device = wide(like.dtype) if like.is_floating_point() else like.dtype, like.device
         if torch.compiler.is_compiling() or type(like) not in (Tensor, torch.nn.Parameter):
             return make().to(device=device, dtype=dtype)
         key = (key, dtype, device)
@@ -40,10 +40,10 @@ class TensorCache:
         with self._lock:
             kept = self._items.setdefault(key, made)
             if kept is made:
-                self.bytes += made.nbytes
+                self.bytes += made.untyped_storage().nbytes()
             while self.bytes > self.capacity:
                 _, dropped = self._items.popitem(last=False)
-                self.bytes -= dropped.nbytes
+                self.bytes -= dropped.untyped_storage().nbytes()
             return kept
 
     def __len__(self) -> int:

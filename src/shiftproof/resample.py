@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shiftproof.shifts import is_eager, take_from
+from shiftproof.shifts import channels_last, gather_plan, is_eager, take_from
+
+_CHUNK = 2**18  # numbers aligned at a time: a megabyte in float32
 
 
 def resample(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
@@ -23,17 +25,54 @@ def resample(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequ
 
 
 def _forward(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
-    # turn the map so that the pivot p lies at the anchor a: F^[a - p] (Eq. 19; there a = 0)
-    aligned = take_from(x, selection, origin)  # (B, C, d1..dn)
-    # one product per axis: Q^T A Q, with A of Eq. 20 and Q^T of Eq. 22 fused into R
-    out = products(aligned.to(matrices[0].dtype), matrices)
+    if x.numel() == 0:
+        return x.new_zeros(*x.shape[:2], *(m.shape[0] for m in matrices))
+    source, index = gather_plan(x, selection, origin)
+    sizes = x.shape[2:]
+    last = source.dim() == 2
+    parts = []
+    for rows, positions in zip(*_chunks(x, source, index)):
+        # turn the map so that the pivot p lies at the anchor a: F^[a - p] (Eq. 19; there a = 0)
+        if last:
+            aligned = source.index_select(0, positions.flatten()).view(-1, *sizes, x.shape[1])  # (b, d1..dn, C)
+        else:
+            aligned = rows.gather(2, positions[:, None].expand(rows.shape)).view(-1, *sizes)  # (l * R, d1..dn)
+        # one product per axis: Q^T A Q, with A of Eq. 20 and Q^T of Eq. 22 fused into R
+        parts.append(_multiply(aligned.to(matrices[0].dtype), matrices))
+    out = parts[0] if len(parts) == 1 else torch.cat(parts)
+    out = out.movedim(-1, 1) if last else out.view(*x.shape[:2], *out.shape[1:])
     return mark_absent(out, selection).to(x.dtype)
 
 
+def _chunks(x: Tensor, source: Tensor, index: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """Source and positions cut into pieces that fit a processor's cache, so that the aligned copy stays in it."""
+    if not is_eager(x) or x.device.type != "cpu":
+        return [source], [index]
+    step = max(1, _CHUNK * index.shape[0] // x.numel())
+    positions = index.split(step)  # type: ignore[no-untyped-call]
+    return [source] * len(positions) if source.dim() == 2 else source.split(step), positions  # type: ignore[no-untyped-call]
+
+
+def _multiply(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
+    """Multiply axes 1..n of a contiguous (b, d1..dn) or (b, d1..dn, C) by one matrix each."""
+    out = x
+    for axis, matrix in enumerate(matrices, start=1):
+        before, after = out.shape[:axis], out.shape[axis + 1 :]
+        if len(after) == 0:
+            out = (out.reshape(-1, out.shape[axis]) @ matrix.mT).view(*before, matrix.shape[0])
+        else:
+            slabs = out.reshape(math.prod(before), out.shape[axis], math.prod(after))
+            out = torch.bmm(matrix.expand(slabs.shape[0], -1, -1), slabs).view(*before, matrix.shape[0], *after)
+    return out
+
+
 def mark_absent(out: Tensor, selection: Tensor) -> Tensor:
-    """Add 0, so that the sign of a zero leaves no trace of the shift, or NaN where a sample has no pivot."""
+    """Add 0, so that the sign of a zero leaves no trace of the shift, or NaN where a sample has no pivot.
+
+    May write into `out`.
+    """
     if is_eager(out) and is_eager(selection) and (selection.numel() == 0 or int(selection.min()) >= 0):
-        return out + 0.0
+        return out.add_(0.0)
     absent = torch.where(selection[..., 0] < 0, torch.nan, 0.0).to(out.dtype)
     return out + absent.view(*absent.shape, *[1] * (out.dim() - absent.dim()))
 
@@ -48,7 +87,7 @@ def _adjoint(g: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequ
     if g.numel() == 0:
         return g.new_zeros(*g.shape[:2], *sizes)
     work = g.to(matrices[0].dtype)
-    if selection.dim() == 2 and _channels_last(g):
+    if selection.dim() == 2 and channels_last(g):
         turned_back = [-o for o in origin]
         return take_from(products(work, [m.mT for m in matrices]), -selection, turned_back).to(g.dtype)
     pivots = selection.reshape(-1, len(matrices))
@@ -108,19 +147,8 @@ class _Adjoint(torch.autograd.Function):
         return _Sample.apply(grads[0], selection, *ctx.constants), None, None, None  # type: ignore[no-untyped-call]
 
 
-def _channels_last(x: Tensor) -> bool:
-    return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
-
-
 def products(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     """Multiply each spatial axis of (B, C, d1..dn) by its matrix, in the memory layout the map already has."""
-    channels_last = _channels_last(x)
-    out = x.movedim(1, -1) if channels_last else x.contiguous()
-    for axis, matrix in enumerate(matrices, start=1 if channels_last else 2):
-        before, after = out.shape[:axis], out.shape[axis + 1 :]
-        if len(after) == 0:
-            out = (out.reshape(-1, out.shape[axis]) @ matrix.mT).view(*before, matrix.shape[0])
-        else:
-            slabs = out.reshape(math.prod(before), out.shape[axis], math.prod(after))
-            out = torch.bmm(matrix.expand(slabs.shape[0], -1, -1), slabs).view(*before, matrix.shape[0], *after)
-    return out.movedim(-1, 1) if channels_last else out
+    if channels_last(x):
+        return _multiply(x.movedim(1, -1), matrices).movedim(-1, 1)
+    return _multiply(x.reshape(-1, *x.shape[2:]), matrices).view(*x.shape[:2], *(m.shape[0] for m in matrices))

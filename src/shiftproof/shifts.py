@@ -15,9 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof import checks
+from shiftproof.cache import TensorCache
 from shiftproof.precision import wide
 
 BORDERS = ("zeros", "replicate", "reflect", "circular")
+
+_tables = TensorCache()
 Shift = int | float | Sequence[int] | Sequence[float] | Tensor
 
 
@@ -83,31 +86,52 @@ def is_eager(x: Tensor) -> bool:
 
 
 def _gather(x: Tensor, start: Tensor, offsets: Sequence[int]) -> Tensor:
-    """The gather behind `take_from`. Letters: L leading axes with a start of their own, R rows without, P pixels."""
-    ndim = start.shape[-1]
-    sizes = x.shape[x.dim() - ndim :]
+    """The gather behind `take_from`."""
     if x.numel() == 0:
         return x.clone()
-    lead, rest = x.shape[: start.dim() - 1], x.shape[start.dim() - 1 : x.dim() - ndim]
+    source, index = gather_plan(x, start, offsets)
+    if source.dim() == 2:
+        return source.index_select(0, index.flatten()).view(x.movedim(1, -1).shape).movedim(-1, 1)
+    return source.gather(2, index[:, None].expand(source.shape)).view(x.shape)
+
+
+def gather_plan(x: Tensor, start: Tensor, offsets: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """How to move what lies at `start` to `offsets`: a view of `x`, and the position of each output pixel in it.
+
+    In channels-last memory whole pixels lie together and are copied as such: (B * P, C) and positions counted
+    through all samples. Otherwise (L, R, P), with L starts, R maps that share one, P pixels.
+    """
+    ndim = start.shape[-1]
+    sizes = x.shape[x.dim() - ndim :]
     flat = start.reshape(-1, ndim)
-    position = _indices(flat[:, 0], offsets[0], sizes[0])
-    for axis in range(1, ndim):
-        inner = _indices(flat[:, axis], offsets[axis], sizes[axis])
-        position = ((position * sizes[axis])[..., None] + inner[:, None]).flatten(1)  # (L, P)
-    if len(lead) == len(rest) == 1 and x.shape[1] > 4 and not x.is_contiguous() and x.movedim(1, -1).is_contiguous():
-        # channels last: whole pixels lie together in memory and are copied as such
-        pixels = x.movedim(1, -1)  # (B, d1..dn, C)
-        count = position.shape[1]
-        rows = position + torch.arange(0, count * x.shape[0], count, device=x.device)[:, None]
-        table = pixels.reshape(-1, x.shape[1]).index_select(0, rows.flatten())
-        return table.view(pixels.shape).movedim(-1, 1)
-    source = x.reshape(flat.shape[0], -1, position.shape[1])  # (L, R, P)
-    return source.gather(2, position[:, None].expand(source.shape)).view(x.shape)
+    position, stride = _count_up(flat[:, -1], offsets[-1], sizes[-1], 1), sizes[-1]
+    for axis in reversed(range(ndim - 1)):
+        outer = _count_up(flat[:, axis], offsets[axis], sizes[axis], stride)
+        position = (outer[:, :, None] + position[:, None]).flatten(1)  # (L, P)
+        stride = stride * sizes[axis]
+    if start.dim() == 2 and x.dim() == ndim + 2 and x.shape[1] > 4 and channels_last(x):
+        first = torch.arange(0, stride * x.shape[0], stride, device=x.device)[:, None]
+        return x.movedim(1, -1).reshape(-1, x.shape[1]), position + first
+    return x.reshape(flat.shape[0], -1, stride), position
 
 
-def _indices(start: Tensor, offset: int, size: int) -> Tensor:
-    """(L,) starts -> (L, size) indices that count up from start - offset and wrap around."""
-    return (start[:, None] + torch.arange(-offset, size - offset, device=start.device)).remainder(size)
+def channels_last(x: Tensor) -> bool:
+    """Whether the channels of (B, C, d1..dn) lie together in memory, and nothing else does."""
+    return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
+
+
+def _count_up(start: Tensor, offset: int, size: int, stride: int) -> Tensor:
+    """(L,) starts -> (L, size) indices (start - offset + i) mod size, times the stride."""
+    if not is_eager(start):
+        up = start[:, None] + torch.arange(-offset, size - offset, device=start.device)
+        return up.remainder(size) * stride
+
+    def windows() -> Tensor:  # row s of this view counts up from s - offset; it takes the memory of one row, twice
+        twice = (torch.arange(2 * size - 1, device=start.device) - offset).remainder(size) * stride
+        return twice.unfold(0, size, 1)
+
+    table = _tables.get((offset, size, stride), start, windows)
+    return table.index_select(0, start.remainder(size))
 
 
 class _Wrap(torch.autograd.Function):
