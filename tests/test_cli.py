@@ -113,6 +113,12 @@ def test_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "pip install 'shiftproof[report]'" in done.stderr
 
 
+def test_bench_misses_its_extra_before_the_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setattr(costs, "measure", lambda **_: pytest.fail("it measured first"))
+    assert main(["bench"]) == 2
+
+
 def test_a_missing_module_of_ours_is_not_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> int:
         raise ModuleNotFoundError("no", name="shiftproof.nothing")

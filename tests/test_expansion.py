@@ -124,7 +124,15 @@ def test_gradients() -> None:
     assert torch.autograd.gradcheck(lambda t: moments(t, orders=3), f)
     assert torch.autograd.gradcheck(lambda t: reconstruct(t, (6, 7)), f)
     positive = torch.rand(2, 5, 4, dtype=torch.float64).add(0.5).requires_grad_()
-    assert torch.autograd.gradcheck(lambda t: centroid_moments(t, orders=3), positive)
+    assert torch.autograd.gradcheck(lambda t: centroid_moments(t, orders=3), positive, check_forward_ad=True)
+
+
+def test_autocast_changes_nothing() -> None:
+    f = torch.rand(3, 12, 10)
+    plain = [moments(f), reconstruct(moments(f), 8), centroid_moments(f)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = [moments(f), reconstruct(moments(f), 8), centroid_moments(f)]
+    assert all(torch.equal(a, b) for a, b in zip(plain, inside))
 
 
 def test_matrices_are_built_once() -> None:

@@ -139,6 +139,17 @@ def test_views_are_as_good_as_copies() -> None:
             assert same_bits(ghs2d(torch.roll(x, shift, (2, 3))), reference)
 
 
+@pytest.mark.parametrize(
+    ("layer", "shape"), [(GHS1d(), (3, 5, 1000)), (GHS2d(), (2, 8, 9, 14)), (GHS3d(), (2, 8, 6, 5, 4))]
+)
+def test_a_roll_by_the_user(layer: GHS1d, shape: tuple[int, ...]) -> None:
+    """`torch.roll` may change the memory layout of a transposed map; the bits stay."""
+    x = torch.randn(shape[0], *shape[2:], shape[1]).movedim(-1, 1)
+    for amount in range(1, 4):
+        moved = torch.roll(x, [amount] * (len(shape) - 2), list(range(2, len(shape))))
+        assert same_bits(layer(moved), layer(x))
+
+
 def test_a_broken_tie_rule_is_noticed() -> None:
     """Negative control: without a tie rule the law breaks on 8-bit maps, and the tester says so."""
     x = (torch.rand(4, 3, 8, 8) * 2).round()

@@ -156,6 +156,22 @@ def test_cropped_shifts() -> None:
     assert outside.max > 0
 
 
+def test_shifts_off_the_grid_are_counted() -> None:
+    x = torch.rand(1, 1, 16, 16)
+    with pytest.raises(AssertionError, match=r"1 of 1 shifts change the output by more than 0; .* is 0\."):
+        assert_shift_invariant(corner, x, shifts=[(7, 7)], kind="cropped")
+    error = shift_error(corner, x, shifts=torch.tensor([[1, 2]]))  # type: ignore[arg-type]
+    assert error.shifts == [(1, 2)]
+    assert error.map[1, 2] == error.changes[0] == error.max
+
+
+def test_parts_of_a_pixel_need_their_own_kind() -> None:
+    for kind in ("circular", "cropped"):
+        with pytest.raises(ValueError, match="must be whole pixels unless `kind` is 'fractional'"):
+            shift_error(corner, torch.rand(1, 1, 4, 4), shifts=[(0.5, 0.5)], kind=kind)
+    assert shift_error(corner, torch.rand(1, 1, 4, 4), shifts=[(0.5, 0.3)], kind="fractional").shifts == [(0.5, 0.3)]
+
+
 def test_fractional_shifts() -> None:
     x = torch.rand(1, 1, 8, 8, dtype=torch.float64)
     error = shift_error(corner, x, kind="fractional")

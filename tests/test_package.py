@@ -18,6 +18,7 @@ SOURCE = ROOT / "src" / "shiftproof"
 LAYERS = [
     "checks",
     "precision",
+    "tracing",
     "cache",
     "polynomials",
     "grids",

@@ -47,8 +47,8 @@ def test_equal_ranks_mean_equal_aligned_maps(x: Tensor) -> None:
         assert bool(rank[a] == rank[0, 0]) == same
 
 
-@given(x=tied_maps(levels=2), rows=st.integers(0, 5), columns=st.integers(0, 5))
-def test_spare_doublings_change_nothing(x: Tensor, rows: int, columns: int) -> None:
+@given(x=tied_maps(levels=2))
+def test_spare_doublings_change_nothing(x: Tensor) -> None:
     enough = aligned_rank(x.amax(1), [x])
     assert torch.equal(aligned_rank(x.amax(1), [x], doublings=[9, 9]), enough)
 
@@ -81,6 +81,38 @@ def test_pivot_is_the_maximum_over_all_channels() -> None:
     x = torch.randn(4, 3, 5, 7)
     for sample, pivot in zip(x, select_pivot(x).tolist()):
         assert sample[:, pivot[0], pivot[1]].max() == sample.max()
+
+
+def test_ties_that_only_the_full_ranking_decides() -> None:
+    """Two equal maxima whose surroundings differ only far away, beyond the reach of the first comparisons."""
+    x = torch.zeros(1, 1, 16, 16)
+    x[0, 0, 0, 0] = x[0, 0, 8, 0] = 1.0
+    x[0, 0, 12, 3] = 0.5
+    assert int(pivots._eliminate(x.amax(1), [x]).sum()) > 1
+    reference = circular_shift(x, -select_pivot(x))
+    for shift in all_shifts((16, 16)):
+        moved = circular_shift(x, shift)
+        assert torch.equal(circular_shift(moved, -select_pivot(moved)), reference)
+
+
+@pytest.mark.parametrize("rule", [lambda x: (x > 0.5).all(1), lambda x: x.long().sum(1)], ids=["bool", "integer"])
+def test_scores_need_not_be_floating(rule: pivots.Rule) -> None:
+    x = (torch.rand(4, 3, 5, 6) * 2).round()
+    reference = circular_shift(x, -select_pivot(x, rule))
+    for shift in all_shifts((5, 6)):
+        moved = circular_shift(x, shift)
+        assert torch.equal(circular_shift(moved, -select_pivot(moved, rule)), reference)
+    with pytest.raises(TypeError, match="must return real scores"):
+        select_pivot(x, lambda t: t[:, 0] * 1j)
+
+
+def test_window_rule_stays_with_the_maxima() -> None:
+    """Infinities of both signs in a window have no sum, but the pivot is still a maximum."""
+    x = torch.zeros(1, 1, 9, 9)
+    x[0, 0, 4, 4] = x[0, 0, 4, 6] = torch.inf
+    x[0, 0, 4, 5] = -torch.inf
+    row, column = select_pivot(x, ties="window")[0].tolist()
+    assert x[0, 0, row, column] == torch.inf
 
 
 def test_one_pivot_per_channel() -> None:

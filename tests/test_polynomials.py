@@ -125,6 +125,17 @@ def test_autograd_gives_the_derivative() -> None:
     assert torch.allclose(slope, gauss_hermite(5, x.detach(), 0.7, derivative=1)[3], atol=1e-14)
 
 
+def test_forward_mode_and_transforms() -> None:
+    x = torch.linspace(-1, 1, 5, dtype=torch.float64)
+    slope = gauss_hermite(4, x, 0.7, derivative=1)
+    tangent = torch.func.jvp(lambda t: gauss_hermite(4, t, 0.7), (x,), (torch.ones_like(x),))[1]
+    assert torch.allclose(tangent, slope, atol=1e-14)
+    assert torch.allclose(torch.func.grad(lambda t: gauss_hermite(4, t, 0.7)[2].sum())(x), slope[2], atol=1e-14)
+    assert torch.equal(torch.vmap(lambda t: gauss_hermite(4, t, 0.7), out_dims=1)(x), gauss_hermite(4, x, 0.7))
+    leaf = x.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda t: gauss_hermite(3, t, 0.7), leaf, check_forward_ad=True)
+
+
 def test_dtype_and_shape_follow_x() -> None:
     assert gauss_hermite(3, torch.zeros(2, 5, dtype=torch.float32)).dtype == torch.float32
     assert gauss_hermite(3, torch.zeros(2, 5, dtype=torch.int64)).dtype == torch.float64

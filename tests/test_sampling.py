@@ -14,7 +14,7 @@ from torch import Tensor
 from laws import DTYPES, TOLERANCE, functions_by_series
 from shiftproof import grids, kernels
 from shiftproof.expansion import moments, reconstruct
-from shiftproof.invariance import same_bits
+from shiftproof.invariance import assert_shift_invariant, same_bits
 from shiftproof.kernels import GHS, GHS_PAPER, Kernel, sampling_matrix
 from shiftproof.layers import GHS1d, GHS2d, GHS3d
 from shiftproof.pivots import select_pivot
@@ -48,7 +48,10 @@ def definition(x: Tensor, kernel: Kernel, counts: tuple[int, ...], anchor: str) 
             copies = range(-40, 41) if kernel.extension == "periodic" else range(1)
             q = np.sum([functions_by_series(k, inside + c * grids.period(m), s) for c in copies], axis=0)
             project = np.linalg.pinv(q.T) if kernel.projection == "least-squares" else grids.step(m) * q
-            r = functions_by_series(k, outside, s).T @ project
+            fitted = kernel.projection == "least-squares"  # then the wrapped functions are what was fitted
+            wrap = copies if fitted else range(1)
+            q_out = np.sum([functions_by_series(k, outside + c * grids.period(m), s) for c in wrap], axis=0)
+            r = q_out.T @ project
             if m == n == 1:
                 r = np.ones((1, 1))
             elif kernel.gain == "unit":
@@ -166,6 +169,14 @@ def test_measured_properties_of_the_matrix() -> None:
     assert commutes(paper) == pytest.approx(0.24, abs=0.005)
 
 
+@pytest.mark.parametrize("extension", ["zero", "periodic"])
+@pytest.mark.parametrize("size", [1, 2, 7, 16])
+def test_least_squares_with_all_functions_is_the_identity(size: int, extension: str) -> None:
+    """R = 1 where as many functions as pixels are fitted and sampled at the pixels."""
+    kernel = Kernel("M", "rule", extension, "periodic", "least-squares", "paper")
+    assert np.abs(sampling_matrix(size, size, kernel) - np.eye(size)).max() < 1e-10
+
+
 def test_unit_gain_needs_something_to_divide_by() -> None:
     with pytest.raises(ValueError, match=r"`gain='unit'` cannot keep a constant here"):
         sampling_matrix(8, 4, Kernel(orders=1, sigma=1e-3, extension="zero"))
@@ -189,6 +200,21 @@ def test_gradients_in_other_dimensions(layer: GHS1d) -> None:
     x = torch.randn(2, 2, *[5, 4, 3][: layer.ndim], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(layer, x, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(layer, x)
+
+
+def test_gradients_of_gradients_in_forward_mode() -> None:
+    x = torch.randn(1, 2, 4, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(ghs2d, x, check_fwd_over_rev=True, check_rev_over_rev=True)
+
+
+def test_gradient_of_channels_last_output() -> None:
+    """A gradient that arrives in channels-last memory goes another way, to the same place."""
+    x = torch.randn(2, 6, 5, 4, dtype=torch.float64, requires_grad=True)
+    g = torch.randn(2, 6, 3, 2, dtype=torch.float64)
+    for pivot in ("max", "per-channel"):
+        (plain,) = torch.autograd.grad(ghs2d(x, pivot=pivot), x, g)
+        (other,) = torch.autograd.grad(ghs2d(x, pivot=pivot), x, g.contiguous(memory_format=torch.channels_last))
+        assert torch.allclose(plain, other, atol=1e-13)
 
 
 def test_gradient_with_a_given_selection() -> None:
@@ -259,6 +285,18 @@ def test_autocast_changes_nothing() -> None:
     assert same_bits(inside, ghs2d(x))
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_autocast_stays_out_of_the_backward_pass(layout: torch.memory_format) -> None:
+    x = torch.rand(2, 6, 12, 10).contiguous(memory_format=layout).requires_grad_()
+    g = torch.rand(2, 6, 6, 5).contiguous(memory_format=layout)
+    (plain,) = torch.autograd.grad(ghs2d(x), x, g)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (inside,) = torch.autograd.grad(ghs2d(x), x, g)
+        a = max_centered_moments(x)
+    assert same_bits(inside, plain)
+    assert same_bits(a, max_centered_moments(x))
+
+
 @pytest.mark.parametrize("pivot", ["max", "energy", "per-channel"])
 def test_nan_fills_its_own_sample_only(pivot: str) -> None:
     """A sample with NaN has no pivot: all its outputs are NaN, and nobody else notices."""
@@ -278,6 +316,12 @@ def test_negative_zero_leaves_no_trace() -> None:
     x = torch.zeros(1, 2, 4, 4)
     assert same_bits(ghs2d(-x), ghs2d(x))
     assert same_bits(ghs2d(-x, ties="first"), ghs2d(x))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_jit_trace_is_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"use `torch\.export`"):
+        torch.jit.trace(GHS2d(), torch.rand(1, 1, 4, 4))  # type: ignore[no-untyped-call]
 
 
 def test_empty_batch() -> None:
@@ -310,6 +354,43 @@ def test_shared_selection_aligns_branches() -> None:
     together = layer(main + shortcut, selection)
     assert torch.allclose(layer(main, selection) + layer(shortcut, selection), together, atol=1e-13)
     assert not torch.allclose(layer(main) + layer(shortcut), together, atol=1e-3)
+
+
+def test_a_dead_branch_lets_its_companion_decide() -> None:
+    """Law of a residual block: also where the main branch is all ties, function and layer, shared and per channel."""
+    dead, other = torch.zeros(1, 2, 5, 4), torch.randn(1, 2, 5, 4)
+    for pivot in ("max", "energy", "per-channel"):
+        layer = GHS2d(pivot=pivot)
+
+        def block(x: Tensor, layer: GHS2d = layer) -> Tensor:
+            main = x * 0
+            selection = layer.select(main, x)
+            y: Tensor = layer(main, selection) + layer(x, selection)
+            return y
+
+        assert_shift_invariant(block, other)
+    y, selection = ghs2d(dead, companions=[other], return_selection=True)
+    moved = circular_shift(other, (1, 3))
+    z, turned = ghs2d(dead, companions=[moved], return_selection=True)
+    assert same_bits(y + ghs2d(other, selection=selection), z + ghs2d(moved, selection=turned))
+
+
+def test_transforms_leave_nothing_in_the_cache() -> None:
+    """A tensor made while torch.func looks on belongs to the transform; later calls must not meet it."""
+    x = torch.rand(1, 1, 14, 22)
+    torch.func.grad(lambda t: ghs2d(t).sum())(x)
+    torch.vmap(ghs2d)(x[None])
+    assert ghs2d(x).data_ptr()
+    assert all(type(t) is Tensor and t.data_ptr() for t in kernels._cache._items.values())
+
+
+def test_cache_forgets_the_oldest_first() -> None:
+    from shiftproof.cache import TensorCache
+
+    cache = TensorCache(capacity=3 * 40)
+    for key in (1, 2, 3, 1, 4):  # 1 was used again, so 2 is the oldest when 4 needs room
+        cache.get(key, torch.zeros(1), lambda: torch.zeros(10))
+    assert [key[0] for key in cache._items] == [3, 1, 4]  # type: ignore[index]
 
 
 @given(capacity=st.integers(0, 2000))
@@ -385,6 +466,9 @@ GOOD = torch.zeros(2, 3, 8, 8)
         (lambda: ghs2d(GOOD, selection=torch.zeros(3, 2, dtype=torch.int64)), r"must have the shape \(2, 2\) for maps"),
         (lambda: ghs2d(GOOD, selection=torch.zeros(2, 2)), "`selection` must be an int64 tensor from `select`"),
         (lambda: GHS2d()(GOOD, selection=0), "`selection` must be an int64 tensor from `select`"),
+        (lambda: ghs2d(GOOD, selection=torch.tensor([[1, 2], [8, 0]])), r"up to 8 on axis 0\) must lie inside the map"),
+        (lambda: ghs2d(GOOD, orders=[4, 4]), r"`orders` \(=\[4, 4\]\) must be an integer, not list"),
+        (lambda: ghs2d(GOOD, orders=4.0), r"`orders` \(=4.0\) must be an integer, not float"),
         (lambda: GHS2d().select(GOOD, GOOD[..., :4]), r"`companions\[0\]` .* must have the batch and the sizes of `x`"),
     ],
 )

@@ -48,6 +48,7 @@ def test_one_shift_per_sample(channels: int, layout: torch.memory_format) -> Non
     moved = circular_shift(x, shift)
     expected = torch.stack([torch.roll(s, d.tolist(), (1, 2)) for s, d in zip(x, shift)])
     assert same_bits(moved, expected)
+    assert moved.is_contiguous(memory_format=layout) or channels <= 4
 
 
 def test_one_shift_per_channel() -> None:
@@ -168,6 +169,14 @@ def test_fractional_shift_moves_a_wave_by_its_phase() -> None:
         wave = torch.cos(2 * torch.pi * k * x / 12)
         moved = torch.cos(2 * torch.pi * k * (x - 0.3) / 12)
         assert torch.allclose(fractional_shift(wave, 0.3, dims=[-1]), moved, atol=1e-12)
+
+
+def test_fractional_shift_by_very_many_pixels() -> None:
+    """In float32 too: the phase is taken in float64, after whole turns are gone."""
+    x = torch.rand(64)
+    assert torch.allclose(fractional_shift(x, 64 * 200 + 5, dims=[-1]), circular_shift(x, [5], dims=[-1]), atol=1e-5)
+    alternating = torch.tensor([1.0, -1.0] * 3)
+    assert torch.allclose(fractional_shift(alternating, 7.0, dims=[-1]), -alternating, atol=1e-6)
 
 
 def test_fractional_shifts_add_up_below_nyquist() -> None:

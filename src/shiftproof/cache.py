@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.precision import wide
+from shiftproof.tracing import is_eager
 
 
 class TensorCache:
@@ -24,11 +25,11 @@ class TensorCache:
     def get(self, key: Hashable, like: Tensor, make: Callable[[], Tensor]) -> Tensor:
         """The tensor under `key`, on the device of `like` and in its dtype (at least float32); made on the first call.
 
-        Every caller of one key gets one and the same tensor, unless a tracer looks on: what is made then is a
-        constant of the trace, which must not outlive it.
+        Every caller of one key gets one and the same tensor, unless a tracer or a transform looks on: what is made
+        then belongs to it and must not outlive it.
         """
         dtype, device = wide(like.dtype) if like.is_floating_point() else like.dtype, like.device
-        if torch.compiler.is_compiling() or type(like) not in (Tensor, torch.nn.Parameter):
+        if not is_eager(like):
             return make().to(device=device, dtype=dtype)
         key = (key, dtype, device)
         with self._lock:
@@ -36,7 +37,8 @@ class TensorCache:
             if found is not None:
                 self._items.move_to_end(key)
                 return found
-        made = make().to(device=device, dtype=dtype)
+        with torch.inference_mode(False):  # what is kept must be good for training too
+            made = make().to(device=device, dtype=dtype)
         with self._lock:
             kept = self._items.setdefault(key, made)
             if kept is made:

@@ -17,7 +17,7 @@ from torch import Tensor
 from shiftproof import checks, grids
 from shiftproof.cache import TensorCache
 from shiftproof.polynomials import function_blocks, gauss_hermite
-from shiftproof.precision import wide
+from shiftproof.precision import autocast_off, wide
 
 PROJECTIONS = ("quadrature", "least-squares")
 CONDITION_LIMIT = 1e8  # beyond it a least-squares projection loses half of the digits of float64
@@ -114,7 +114,8 @@ def centroid_moments(
         centroid = (marginal * x).sum(1) / mass  # (B,)
         scale = grids.scale_rule(k) if sigma is None else checks.positive("sigma", sigma)
         q = gauss_hermite(k, x - centroid[:, None], scale) * grids.step(m)  # (k, B, m)
-        out = torch.einsum("kbm,b...m->b...k", q, out.movedim(axis, -1)).movedim(-1, axis)
+        with autocast_off(f):
+            out = torch.einsum("kbm,b...m->b...k", q, out.movedim(axis, -1)).movedim(-1, axis)
     return out.reshape(*lead, *counts).to(f.dtype)
 
 
@@ -165,9 +166,10 @@ def along_axes(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     """
     first = x.dim() - len(matrices)
     out = x.to(matrices[0].dtype)
-    for axis, matrix in enumerate(matrices, start=first):
-        out = torch.movedim(out, axis, -1) @ matrix.mT
-        out = torch.movedim(out, -1, axis)
+    with autocast_off(x):
+        for axis, matrix in enumerate(matrices, start=first):
+            out = torch.movedim(out, axis, -1) @ matrix.mT
+            out = torch.movedim(out, -1, axis)
     return out.to(x.dtype)
 
 

@@ -6,7 +6,6 @@ float64 on the CPU, kept, and cast at the border. Letters: M input and N output 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -58,17 +57,12 @@ GHS = Kernel()
 GHS_PAPER = Kernel("N", "rule", "zero", "inclusive", "quadrature", "paper")
 
 
-@functools.lru_cache(maxsize=256)
-def make_kernel(*options: Any) -> Kernel:
-    """`Kernel`, checked once per set of options."""
-    return Kernel(*options)
-
-
 def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[np.float64]:
     """R, the (N, M) matrix that takes M pixels to N samples: moments (Eq. 12), then reconstruction (Eq. 22).
 
-    R = Q_N^T P with P = step Q_M (quadrature) or pinv(Q_M^T) (least squares), Q_M summed over its wrapped copies
-    for the periodic extension. A single pixel sampled once is left alone: R = 1.
+    R = Q_N^T P with P = step Q_M (quadrature) or pinv(Q_M^T) (least squares). For the periodic extension the
+    functions of Q_M are summed over their wrapped copies, and those of Q_N too where they were fitted that way.
+    A single pixel sampled once is left alone: R = 1.
 
     >>> sampling_matrix(32, 16, GHS_PAPER).shape
     (16, 32)
@@ -81,7 +75,7 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[
     x, y = grids.pixels(size), grids.samples(size, count, kernel.grid)
     if kernel.projection == "least-squares":
         q = expansion.functions(orders, x, sigma, period)
-        matrix = expansion.functions(orders, y, sigma).T @ expansion.least_squares(q)
+        matrix = expansion.functions(orders, y, sigma, period).T @ expansion.least_squares(q)
     else:
         matrix = np.zeros((count, size))
         for q_out, q_in in zip(expansion.blocks(orders, y, sigma), expansion.blocks(orders, x, sigma, period)):

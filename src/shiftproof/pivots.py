@@ -14,11 +14,11 @@ from torch import Tensor
 
 from shiftproof import checks
 from shiftproof.precision import wide
-from shiftproof.shifts import is_eager
+from shiftproof.tracing import is_eager
 
 Rule = Callable[[Tensor], Tensor]
 TIES = ("exact", "window", "first")
-_SYMBOLIC_DOUBLINGS = 16  # spare doublings change nothing
+_SYMBOLIC_DOUBLINGS = {1: 32, 2: 16, 3: 12}  # by dimension: signals of 2^32 samples, images of 65,536 pixels each way
 
 
 def score_max(x: Tensor) -> Tensor:
@@ -83,6 +83,10 @@ def _select(x: Tensor, pivot: str | Rule, ties: str, companions: Sequence[Tensor
             f"`pivot` must return scores of shape {(x.shape[0], *x.shape[2:])} for maps of shape {tuple(x.shape)}, "
             f"not {tuple(scores.shape)}."
         )
+    if not scores.is_floating_point():
+        if scores.is_complex():
+            raise TypeError("`pivot` must return real scores, not complex ones.")
+        scores = scores.double()
     sizes = scores.shape[1:]
     if x.shape[0] == 0:
         return x.new_empty((0, len(sizes)), dtype=torch.int64)
@@ -134,7 +138,7 @@ def _resolve(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) ->
 
 def _resolve_traced(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) -> Tensor:
     """`_resolve` without looking at data: a branch inside the graph, taken at run time where a batch needs it."""
-    doublings = [_doublings(size) for size in scores.shape[1:]]
+    doublings = [_doublings(size, scores.dim() - 1) for size in scores.shape[1:]]
 
     def exact(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) -> Tensor:
         return torch.where(undecided, aligned_rank(scores, maps, doublings).argmax(1), index)
@@ -181,7 +185,7 @@ def aligned_rank(scores: Tensor, maps: Sequence[Tensor], doublings: Sequence[int
     for m in maps:
         rank = _pair(rank, _channel_rank(m))
     sizes = tuple(scores.shape[1:])
-    counts = [_doublings(size) for size in sizes] if doublings is None else doublings
+    counts = [_doublings(size, len(sizes)) for size in sizes] if doublings is None else doublings
     for axis in range(len(sizes), 0, -1):
         for k in range(counts[axis - 1]):
             ahead = rank.view(-1, *sizes).roll(-(2**k), axis).flatten(1)
@@ -189,11 +193,18 @@ def aligned_rank(scores: Tensor, maps: Sequence[Tensor], doublings: Sequence[int
     return rank
 
 
-def _doublings(size: int) -> int:
-    """How often 1 must be doubled to reach `size`; enough for 65,536 where an exporter leaves it open."""
-    strict_export = torch.compiler.is_dynamo_compiling() and torch.compiler.is_exporting()
+def _doublings(size: int, ndim: int) -> int:
+    """How often 1 must be doubled to reach `size`; generous where an exporter leaves it open, for spare ones change
+    nothing.
+    """
+    exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # torch 2.4 does not know
+    strict_export = torch.compiler.is_dynamo_compiling() and exporting()
     if isinstance(size, torch.SymInt) or strict_export:
-        return _SYMBOLIC_DOUBLINGS
+        enough = _SYMBOLIC_DOUBLINGS[min(ndim, 3)]
+        torch._check(  # type: ignore[no-untyped-call]
+            size <= 2**enough, lambda: f"GHS exported with dynamic sizes takes at most {2**enough} pixels on an axis."
+        )
+        return enough
     k = 0
     while 2**k < size:
         k += 1
@@ -236,6 +247,6 @@ def _window_argmax(scores: Tensor, candidates: Tensor) -> Tensor:
             total = parts[0]
             for part in parts[1:]:
                 total = total + part
-        sums = torch.where(left, total.flatten(1), -torch.inf)
+        sums = torch.where(left, total.flatten(1).nan_to_num(nan=-torch.inf, posinf=torch.inf), -torch.inf)
         left = left & (sums == sums.amax(1, keepdim=True))
     return left.to(torch.int8).argmax(1)

@@ -84,8 +84,13 @@ def gauss_hermite(orders: int, x: Tensor | npt.ArrayLike, sigma: float = 1.0, *,
     orders = checks.integer("orders", orders)
     sigma = checks.positive("sigma", sigma)
     derivative = checks.integer("derivative", derivative, minimum=0)
-    if isinstance(x, Tensor) and x.requires_grad:
+    if isinstance(x, Tensor) and x.is_floating_point():
         return _Functions.apply(x, orders, sigma, derivative)  # type: ignore[no-untyped-call, no-any-return]
+    return _values(orders, x, sigma, derivative)
+
+
+def _values(orders: int, x: Tensor | npt.ArrayLike, sigma: float, derivative: int) -> Tensor:
+    """`gauss_hermite`, computed."""
     t, dtype = _positions(x)
     h = np.concatenate(list(function_blocks(orders + derivative, t / sigma, sigma)))
     for _ in range(derivative):
@@ -155,17 +160,33 @@ def _positions(x: Tensor | npt.ArrayLike) -> tuple[Array, torch.dtype]:
 
 
 class _Functions(torch.autograd.Function):
-    """Makes `gauss_hermite` differentiable: its gradient is its own next derivative."""
+    """Makes `gauss_hermite` differentiable: its slope is its own next derivative."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, orders: int, sigma: float, derivative: int) -> Tensor:
+    def forward(x: Tensor, orders: int, sigma: float, derivative: int) -> Tensor:
+        return _values(orders, x, sigma, derivative)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        x, *ctx.arguments = inputs
         ctx.save_for_backward(x)
-        ctx.arguments = (orders, sigma, derivative)
-        return gauss_hermite(orders, x.detach(), sigma, derivative=derivative)
+        ctx.save_for_forward(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return (grads[0] * _Functions._slope(ctx)).sum(0), None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        slope: Tensor = _Functions._slope(ctx) * tangents[0]
+        return slope
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor, *arguments: Any) -> tuple[Tensor, int]:
+        return gauss_hermite(arguments[0], x.movedim(in_dims[0], 0), arguments[1], derivative=arguments[2]), 1
+
+    @staticmethod
+    def _slope(ctx: Any) -> Tensor:
         (x,) = ctx.saved_tensors
         orders, sigma, derivative = ctx.arguments
-        slope = gauss_hermite(orders, x, sigma, derivative=derivative + 1)
-        return (grads[0] * slope).sum(0), None, None, None
+        return gauss_hermite(orders, x, sigma, derivative=derivative + 1)

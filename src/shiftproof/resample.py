@@ -12,45 +12,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shiftproof.shifts import channels_last, gather_plan, is_eager, take_from
-
-_CHUNK = 2**18  # numbers aligned at a time: a megabyte in float32
+from shiftproof.precision import autocast_off
+from shiftproof.shifts import channels_last, take_from
+from shiftproof.tracing import is_eager
 
 
 def resample(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
-    """Turn (B, C, d1..dn) so that the pivots lie at `origin`, then multiply each axis by its (N, M) matrix."""
+    """Turn (B, C, d1..dn) so that the pivots lie at `origin`, then multiply each axis by its (N, M) matrix.
+
+    Autocast has no say in either direction.
+    """
     if x.requires_grad and torch.is_grad_enabled() and is_eager(x):
         return _Sample.apply(x, selection, origin, matrices)  # type: ignore[no-untyped-call, no-any-return]
     return _forward(x, selection, origin, matrices)
 
 
 def _forward(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
-    if x.numel() == 0:
-        return x.new_zeros(*x.shape[:2], *(m.shape[0] for m in matrices))
-    source, index = gather_plan(x, selection, origin)
-    sizes = x.shape[2:]
-    last = source.dim() == 2
-    parts = []
-    for rows, positions in zip(*_chunks(x, source, index)):
-        # turn the map so that the pivot p lies at the anchor a: F^[a - p] (Eq. 19; there a = 0)
-        if last:
-            aligned = source.index_select(0, positions.flatten()).view(-1, *sizes, x.shape[1])  # (b, d1..dn, C)
-        else:
-            aligned = rows.gather(2, positions[:, None].expand(rows.shape)).view(-1, *sizes)  # (l * R, d1..dn)
-        # one product per axis: Q^T A Q, with A of Eq. 20 and Q^T of Eq. 22 fused into R
-        parts.append(_multiply(aligned.to(matrices[0].dtype), matrices))
-    out = parts[0] if len(parts) == 1 else torch.cat(parts)
-    out = out.movedim(-1, 1) if last else out.view(*x.shape[:2], *out.shape[1:])
+    # turn the map so that the pivot p lies at the anchor a: F^[a - p] (Eq. 19; there a = 0)
+    aligned = take_from(x, selection, origin)  # (B, C, d1..dn)
+    # one product per axis: Q^T A Q, with A of Eq. 20 and Q^T of Eq. 22 fused into R
+    out = products(aligned.to(matrices[0].dtype), matrices)
     return mark_absent(out, selection).to(x.dtype)
-
-
-def _chunks(x: Tensor, source: Tensor, index: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-    """Source and positions cut into pieces that fit a processor's cache, so that the aligned copy stays in it."""
-    if not is_eager(x) or x.device.type != "cpu":
-        return [source], [index]
-    step = max(1, _CHUNK * index.shape[0] // x.numel())
-    positions = index.split(step)  # type: ignore[no-untyped-call]
-    return [source] * len(positions) if source.dim() == 2 else source.split(step), positions  # type: ignore[no-untyped-call]
 
 
 def _multiply(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
@@ -78,35 +60,37 @@ def mark_absent(out: Tensor, selection: Tensor) -> Tensor:
 
 
 def _adjoint(g: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
-    """The transpose of `_forward` in x: from (B, C, N1..Nn) back to (B, C, d1..dn).
-
-    In contiguous layout the map need not be turned back: each sample multiplies by R^T with its rows turned
-    instead. The sums run over the outputs, whose order stays, so this is the same arithmetic.
-    """
-    sizes = [m.shape[1] for m in matrices]
+    """The transpose of `_forward` in x: from (B, C, N1..Nn) back to (B, C, d1..dn)."""
     if g.numel() == 0:
-        return g.new_zeros(*g.shape[:2], *sizes)
+        return g.new_zeros(*g.shape[:2], *(m.shape[1] for m in matrices))
     work = g.to(matrices[0].dtype)
     if selection.dim() == 2 and channels_last(g):
-        turned_back = [-o for o in origin]
-        return take_from(products(work, [m.mT for m in matrices]), -selection, turned_back).to(g.dtype)
-    pivots = selection.reshape(-1, len(matrices))
+        full = products(work, [m.mT for m in matrices])
+        return take_from(full, -selection, [-o for o in origin]).to(g.dtype)
+    with autocast_off(g):
+        return _turned_products(work, selection.reshape(-1, len(matrices)), origin, matrices).to(g.dtype)
+
+
+def _turned_products(g: Tensor, pivots: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
+    """Multiply by R^T with its rows turned, which saves turning the map back: for contiguous maps the faster way.
+
+    The sums run over the outputs, whose order stays, so this is the same arithmetic.
+    """
     lead = pivots.shape[0]
-    out = work.contiguous()
+    out = g.contiguous()
     after = 1
     for axis in reversed(range(len(matrices))):
-        size = sizes[axis]
+        count, size = matrices[axis].shape
         # row i of the turned R^T is row (i - p + a) of R^T
         i = torch.arange(origin[axis], origin[axis] + size, device=g.device) - pivots[:, axis, None]
-        turned = matrices[axis].mT.index_select(0, i.remainder(size).flatten())
-        turned = turned.view(lead, 1, size, matrices[axis].shape[0])  # (L, 1, M, N)
+        turned = matrices[axis].mT.index_select(0, i.remainder(size).flatten()).view(lead, 1, size, count)
         if after == 1:
-            out = out.reshape(lead, -1, turned.shape[3]) @ turned[:, 0].mT
+            out = out.reshape(lead, -1, count) @ turned[:, 0].mT
         else:
-            slabs = out.reshape(lead, -1, turned.shape[3], after)
+            slabs = out.reshape(lead, -1, count, after)
             out = turned.expand(-1, slabs.shape[1], -1, -1) @ slabs
         after *= size
-    return out.reshape(*g.shape[:2], *sizes).to(g.dtype)
+    return out.reshape(*g.shape[:2], *(m.shape[1] for m in matrices))
 
 
 class _Sample(torch.autograd.Function):
@@ -138,6 +122,7 @@ class _Adjoint(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, g: Tensor, selection: Tensor, origin: Any, matrices: Any) -> Tensor:
         ctx.save_for_backward(selection)
+        ctx.save_for_forward(selection)
         ctx.constants = origin, matrices
         return _adjoint(g, selection, origin, matrices)
 
@@ -146,9 +131,15 @@ class _Adjoint(torch.autograd.Function):
         (selection,) = ctx.saved_tensors
         return _Sample.apply(grads[0], selection, *ctx.constants), None, None, None  # type: ignore[no-untyped-call]
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        (selection,) = ctx.saved_tensors
+        return _adjoint(tangents[0], selection, *ctx.constants)
+
 
 def products(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     """Multiply each spatial axis of (B, C, d1..dn) by its matrix, in the memory layout the map already has."""
-    if channels_last(x):
-        return _multiply(x.movedim(1, -1), matrices).movedim(-1, 1)
-    return _multiply(x.reshape(-1, *x.shape[2:]), matrices).view(*x.shape[:2], *(m.shape[0] for m in matrices))
+    with autocast_off(x):
+        if channels_last(x):
+            return _multiply(x.movedim(1, -1), matrices).movedim(-1, 1)
+        return _multiply(x.reshape(-1, *x.shape[2:]), matrices).view(*x.shape[:2], *(m.shape[0] for m in matrices))

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from shiftproof import checks, expansion
-from shiftproof.kernels import GHS, Kernel, make_kernel, matrices_for
+from shiftproof.kernels import GHS, Kernel, matrices_for
 from shiftproof.pivots import Rule, select_pivot
-from shiftproof.precision import autocast_off
 from shiftproof.resample import mark_absent, resample
 from shiftproof.shifts import circular_shift
+from shiftproof.tracing import is_eager
 
 ANCHORS = ("corner", "center")
 
@@ -79,6 +79,7 @@ def ghs2d(  # type: ignore[misc]
     anchor: str = "center",
     pivot: str | Rule = "max",
     ties: str = "exact",
+    companions: Sequence[Tensor] = (),
     selection: Tensor | None = None,
     return_selection: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -93,12 +94,16 @@ def ghs2d(  # type: ignore[misc]
       included (`ties="exact"`);
     * linear in the values where the pivot stays, and differentiable to any order;
     * float16 and bfloat16 are multiplied in float32 and rounded once, autocast or not;
-    * a sample that contains NaN has no pivot, and all its outputs are NaN; other samples do not notice.
+    * a sample that contains NaN has no pivot, and all its outputs are NaN (with `pivot="per-channel"` all those of
+      the channel); other samples do not notice.
 
     `orders`, `sigma`, `extension`, `grid`, `projection` and `gain` make the matrix: see `Kernel`. `anchor` is
-    `"center"` or `"corner"` (the paper). `pivot` and `ties` are those of `select_pivot`. A `selection` from
-    `select_pivot` on another map replaces the search, so that branches which meet again stay aligned;
-    `return_selection` hands it out. The paper's layer is `**vars(GHS_PAPER), anchor="corner"`.
+    `"center"` or `"corner"` (the paper). `pivot` and `ties` are those of `select_pivot`. `output_size` takes the
+    place of `stride`. The paper's layer is `**vars(GHS_PAPER), anchor="corner"`.
+
+    Branches that meet again must share one pivot: `return_selection` hands it out, and as `selection` it replaces
+    the search on the other branch. Name that branch among the `companions` when the pivot is found, so that it can
+    break the ties which `x` itself leaves open; otherwise the law does not hold for it where `x` has ties.
 
     Shape: (B, C, H, W) -> (B, C, ceil(H/stride), ceil(W/stride)), or `output_size`.
 
@@ -109,12 +114,29 @@ def ghs2d(  # type: ignore[misc]
     >>> bool((ghs2d(x.roll((3, 8), (2, 3))) == y).all())
     True
     """
-    kernel = make_kernel(orders, sigma, extension, grid, projection, gain)
+    kernel = Kernel(orders, sigma, extension, grid, projection, gain)
     if selection is None:
-        checks.maps("x", x, 2)
-        selection = select_pivot(x, pivot, ties)
+        selection = select(x, *companions, pivot=pivot, ties=ties)
+    else:
+        check_range(selection, x)
     y = sample(x, selection, stride, ndim=2, output_size=output_size, kernel=kernel, anchor=anchor)
     return (y, selection) if return_selection else y
+
+
+def select(x: Tensor, *companions: Tensor, pivot: str | Rule = "max", ties: str = "exact", ndim: int = 2) -> Tensor:
+    """`select_pivot` on maps (B, C, d1..dn), with its arguments checked."""
+    for i, t in enumerate((x, *companions)):
+        checks.maps("x" if i == 0 else f"companions[{i - 1}]", t, ndim)
+        if t.shape[:1] + t.shape[2:] != x.shape[:1] + x.shape[2:]:
+            raise ValueError(
+                f"`companions[{i - 1}]` (shape {tuple(t.shape)}) must have the batch and the sizes of `x` "
+                f"(shape {tuple(x.shape)})."
+            )
+    if torch._C._is_tracing():
+        raise RuntimeError(
+            "GHS cannot go through `torch.jit.trace`, which keeps one side of every branch: use `torch.export`."
+        )
+    return select_pivot(x, pivot, ties, companions)
 
 
 def sample(
@@ -133,8 +155,7 @@ def sample(
     checks.choice("anchor", anchor, ANCHORS)
     counts = _output_size(x.shape[2:], checks.per_axis("stride", stride, ndim), output_size)
     origin = [size // 2 if anchor == "center" else 0 for size in x.shape[2:]]
-    with autocast_off(x):
-        return resample(x, selection, origin, matrices_for(x, counts, kernel))
+    return resample(x, selection, origin, matrices_for(x, counts, kernel))
 
 
 def _output_size(
@@ -150,6 +171,19 @@ def _output_size(
                 f"`output_size` (={tuple(counts)}) must be at most the input size {tuple(sizes)} on each axis."
             )
     return counts
+
+
+def check_range(selection: Tensor, x: Tensor) -> None:
+    """Refuse pivots that lie outside of `x`: they were found on a map of another size."""
+    _check_selection(selection, x, x.dim() - 2)
+    if is_eager(selection):
+        for axis, size in enumerate(x.shape[2:]):
+            top = int(selection[..., axis].max()) if selection.numel() else -1
+            if top >= size:
+                raise ValueError(
+                    f"`selection` (up to {top} on axis {axis}) must lie inside the map (size {size} there): "
+                    f"take it from `select` on a map of the same size."
+                )
 
 
 def _check_selection(selection: Tensor, x: Tensor, ndim: int) -> None:

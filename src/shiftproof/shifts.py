@@ -17,6 +17,7 @@ from torch import Tensor
 from shiftproof import checks
 from shiftproof.cache import TensorCache
 from shiftproof.precision import wide
+from shiftproof.tracing import is_eager
 
 BORDERS = ("zeros", "replicate", "reflect", "circular")
 
@@ -72,19 +73,6 @@ def take_from(x: Tensor, start: Tensor, origin: Sequence[int] | None = None) -> 
     return _gather(x, start, offsets)
 
 
-def is_eager(x: Tensor) -> bool:
-    """Whether `x` is an ordinary tensor with data that Python may look at.
-
-    It is not while a compiler, an exporter or a torch.func transform looks on, nor on the meta device.
-    """
-    return (
-        type(x) in (Tensor, torch.nn.Parameter)
-        and not x.is_meta
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-    )
-
-
 def _gather(x: Tensor, start: Tensor, offsets: Sequence[int]) -> Tensor:
     """The gather behind `take_from`."""
     if x.numel() == 0:
@@ -109,15 +97,18 @@ def gather_plan(x: Tensor, start: Tensor, offsets: Sequence[int]) -> tuple[Tenso
         outer = _count_up(flat[:, axis], offsets[axis], sizes[axis], stride)
         position = (outer[:, :, None] + position[:, None]).flatten(1)  # (L, P)
         stride = stride * sizes[axis]
-    if start.dim() == 2 and x.dim() == ndim + 2 and x.shape[1] > 4 and channels_last(x):
+    if start.dim() == ndim == 2 and x.shape[1] > 4 and channels_last(x):
         first = torch.arange(0, stride * x.shape[0], stride, device=x.device)[:, None]
         return x.movedim(1, -1).reshape(-1, x.shape[1]), position + first
     return x.reshape(flat.shape[0], -1, stride), position
 
 
 def channels_last(x: Tensor) -> bool:
-    """Whether the channels of (B, C, d1..dn) lie together in memory, and nothing else does."""
-    return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
+    """Whether images (B, C, H, W) have their channels together in memory, which torch keeps through most operations.
+
+    Layouts of other dimensions are not kept (`torch.roll` does not), so a shifted copy would come in another one.
+    """
+    return x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
 
 
 def _count_up(start: Tensor, offset: int, size: int, stride: int) -> Tensor:
@@ -194,9 +185,9 @@ def fractional_shift(x: Tensor, shift: Sequence[float] | float, dims: Sequence[i
     out = x.to(wide(x.dtype))
     for axis, amount in zip(axes, amounts):
         size = x.shape[axis]
-        frequency = torch.fft.rfftfreq(size, dtype=out.dtype, device=x.device)
-        angle = -2 * math.pi * amount * frequency
-        phase = torch.polar(torch.ones_like(angle), angle)
+        amount = math.fmod(amount, 2 * size)  # the Nyquist frequency repeats after two pixels, the rest after `size`
+        angle = -2 * math.pi * amount * torch.fft.rfftfreq(size, dtype=torch.float64, device=x.device)
+        phase = torch.polar(torch.ones_like(angle), angle).to(out.dtype.to_complex())
         if size % 2 == 0:
             phase[-1] = math.cos(math.pi * amount)
         spectrum = torch.fft.rfft(out, dim=axis).movedim(axis, -1) * phase

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -14,7 +14,8 @@ from shiftproof import checks, shifts
 LAWS = ("exact-invariant", "equivariant", "none")
 
 Factory = Callable[..., "Downsample"]
-_registry: dict[str, Factory] = {}
+_COMMON = ("channels", "stride", "padding", "ndim")
+_registry: dict[str, tuple[Factory, Callable[..., object]]] = {}
 F = TypeVar("F", bound=Factory)
 
 
@@ -22,11 +23,11 @@ class Downsample(nn.Module):
     """A layer that makes maps smaller: (B, C, d1..dn) -> (B, C, ceil(d1/s1)..ceil(dn/sn)).
 
     `select(x)` takes the data-dependent decision of the method (a pivot, a polyphase index, or None), and
-    `forward(x, selection)` applies it, so that branches which meet again can share one decision. `law` names the
-    shift law the method claims, one of `LAWS`.
+    `forward(x, selection=None)` applies it, so that branches which meet again can share one decision. `law` names
+    the shift law the method claims, one of `LAWS`.
     """
 
-    law: ClassVar[str] = "none"
+    law: str = "none"
     padding: str | None = None
 
     def __init__(self, stride: int | Sequence[int] = 2, ndim: int = 2, padding: str | None = None) -> None:
@@ -43,7 +44,7 @@ class Downsample(nn.Module):
     def extra_repr(self) -> str:
         """Stride and padding, then whatever options the method adds."""
         stride = self.stride[0] if len(set(self.stride)) == 1 else self.stride
-        words = [f"stride={stride}"]
+        words = [] if "output_size" in self.options() else [f"stride={stride}"]
         if self.ndim != 2:
             words.append(f"ndim={self.ndim}")
         if self.padding is not None:
@@ -55,18 +56,19 @@ class Downsample(nn.Module):
         return {}
 
 
-def register_method(name: str) -> Callable[[F], F]:
+def register_method(name: str, options_of: Callable[..., object] | None = None) -> Callable[[F], F]:
     """Class decorator: make a downsampling method known under `name`, for `create_downsample` and all that use it.
 
-    What it decorates is called with `channels`, `stride`, `padding`, `ndim` and the user's options as keywords.
+    What it decorates is called with `channels`, `stride`, `padding`, `ndim` and the user's options as keywords. A
+    function that hands its options on names in `options_of` to whom.
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"`name` (={checks.shown(name)}) must be a non-empty string: use `@register_method('mine')`.")
 
     def register(factory: F) -> F:
-        if name in _registry and _registry[name] is not factory:
-            raise ValueError(f"`name` (={name!r}) is taken by {_registry[name].__qualname__}: choose another.")
-        _registry[name] = factory
+        if name in _registry and _registry[name][0] is not factory:
+            raise ValueError(f"`name` (={name!r}) is taken by {_registry[name][0].__qualname__}: choose another.")
+        _registry[name] = factory, options_of or factory
         return factory
 
     return register
@@ -96,21 +98,19 @@ def create_downsample(
             hint = f" Did you mean {near[0]!r}?" if near else ""
             known = ", ".join(repr(m) for m in _registry)
             raise ValueError(f"`method` (={method!r}) must be one of {known}.{hint}")
-        factory = _registry[method]
+        factory, options_of = _registry[method]
     elif callable(method):
-        factory = method
+        factory, options_of = method, method
     else:
         raise TypeError(
             f"`method` (={checks.shown(method)}) must be a name or a callable, not {type(method).__name__}."
         )
     channels = checks.integer("channels", channels)
     checks.choice("padding", padding, shifts.BORDERS)
-    keywords = {"channels": channels, "stride": stride, "padding": padding, "ndim": ndim, **options}
-    try:
-        inspect.signature(factory).bind(**keywords)
-    except TypeError as error:
-        accepted = [
-            p for p in inspect.signature(factory).parameters if p not in ("channels", "stride", "padding", "ndim")
-        ]
-        raise TypeError(f"method {method!r}: {error}; its options are {', '.join(accepted) or 'none'}.") from None
-    return factory(**keywords)
+    known_options = inspect.signature(options_of).parameters
+    anything = any(p.kind is p.VAR_KEYWORD for p in known_options.values())
+    for name in options:
+        if name not in known_options and not anything:
+            listed = ", ".join(p for p in known_options if p not in _COMMON)
+            raise TypeError(f"method {method!r} has no option `{name}`; its options are {listed or 'none'}.")
+    return factory(channels=channels, stride=stride, padding=padding, ndim=ndim, **options)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
 from shiftproof import checks, sampling
 from shiftproof.kernels import GHS, GHS_PAPER, Kernel
 from shiftproof.layers.base import Downsample, register_method
-from shiftproof.pivots import PIVOTS, TIES, Rule, select_pivot
+from shiftproof.pivots import PIVOTS, TIES, Rule
+
+G = TypeVar("G", bound="GHSBase")
 
 
 class GHSBase(Downsample):
@@ -24,7 +26,6 @@ class GHSBase(Downsample):
     Shape: (B, C, d1..dn) -> (B, C, ceil(d1/stride)..ceil(dn/stride)), or `output_size`.
     """
 
-    law: ClassVar[str] = "exact-invariant"
     dimensions: ClassVar[int]
 
     def __init__(
@@ -50,27 +51,24 @@ class GHSBase(Downsample):
         self.pivot = pivot if callable(pivot) else checks.choice("pivot", pivot, PIVOTS)
         self.ties = checks.choice("ties", ties, TIES)
         self.return_selection = return_selection
+        self.law = "exact-invariant" if ties == "exact" else "none"
 
     @classmethod
-    def paper(cls, stride: int | Sequence[int] = 2, **options: Any) -> GHSBase:
+    def paper(cls: type[G], stride: int | Sequence[int] = 2, **options: Any) -> G:
         """The layer of the paper to the letter: corner anchor, K = N functions, scale rule, zero extension."""
         return cls(stride, **{**vars(GHS_PAPER), "anchor": "corner", **options})
 
     def select(self, x: Tensor, *companions: Tensor) -> Tensor:
         """The pivots of `x`; `companions` share them, and break the ties that `x` itself leaves open."""
-        for i, t in enumerate((x, *companions)):
-            checks.maps("x" if i == 0 else f"companions[{i - 1}]", t, self.ndim)
-            if t.shape[:1] + t.shape[2:] != x.shape[:1] + x.shape[2:]:
-                raise ValueError(
-                    f"`companions[{i - 1}]` (shape {tuple(t.shape)}) must have the batch and the sizes of `x` "
-                    f"(shape {tuple(x.shape)})."
-                )
-        return select_pivot(x, self.pivot, self.ties, companions)
+        return sampling.select(x, *companions, pivot=self.pivot, ties=self.ties, ndim=self.ndim)
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """The samples of `x`, and the pivots too if `return_selection` is set."""
         if selection is None:
             selection = self.select(x)
+        else:
+            checks.maps("x", x, self.ndim)
+            sampling.check_range(selection, x)
         y = sampling.sample(
             x,
             selection,
@@ -114,7 +112,7 @@ class GHS3d(GHSBase):
     dimensions = 3
 
 
-_BY_NDIM = {1: GHS1d, 2: GHS2d, 3: GHS3d}
+_BY_NDIM: dict[int, type[GHSBase]] = {1: GHS1d, 2: GHS2d, 3: GHS3d}
 
 
 def _layer(ndim: int) -> type[GHSBase]:
@@ -123,13 +121,13 @@ def _layer(ndim: int) -> type[GHSBase]:
     return _BY_NDIM[ndim]
 
 
-@register_method("ghs")
-def ghs(channels: int, stride: int | Sequence[int], padding: str, ndim: int = 2, **options: Any) -> GHSBase:
+@register_method("ghs", options_of=GHSBase)
+def ghs(channels: int, stride: int | Sequence[int], padding: str, ndim: int, **options: Any) -> GHSBase:
     """GHS as this package recommends it. It has no border to pad: `padding` is accepted and has no effect."""
     return _layer(ndim)(stride, **options)
 
 
-@register_method("ghs-paper")
-def ghs_paper(channels: int, stride: int | Sequence[int], padding: str, ndim: int = 2, **options: Any) -> GHSBase:
+@register_method("ghs-paper", options_of=GHSBase)
+def ghs_paper(channels: int, stride: int | Sequence[int], padding: str, ndim: int, **options: Any) -> GHSBase:
     """GHS to the letter of the paper. It has no border to pad: `padding` is accepted and has no effect."""
     return _layer(ndim).paper(stride, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -73,7 +73,7 @@ class APS(Downsample):
     (tensor([1]), 1.0)
     """
 
-    law: ClassVar[str] = "equivariant"
+    law = "equivariant"
 
     def __init__(
         self,

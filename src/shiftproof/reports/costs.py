@@ -70,6 +70,8 @@ def targets(rows: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
 
 def run(out: Path, as_json: bool, quick: bool) -> int:
     """`shiftproof bench`: print the tables, write the record."""
+    if not as_json:
+        import rich  # noqa: F401  (missing? say so before the long run, not after)
     started = time.time()
     rows = measure(repetitions=5 if quick else 60)
     reached = targets(rows)
