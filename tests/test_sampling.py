@@ -467,6 +467,7 @@ GOOD = torch.zeros(2, 3, 8, 8)
         (lambda: ghs2d(GOOD, selection=torch.zeros(2, 2)), "`selection` must be an int64 tensor from `select`"),
         (lambda: GHS2d()(GOOD, selection=0), "`selection` must be an int64 tensor from `select`"),
         (lambda: ghs2d(GOOD, selection=torch.tensor([[1, 2], [8, 0]])), r"up to 8 on axis 0\) must lie inside the map"),
+        (lambda: GHS1d()(torch.zeros(1, 1, 40_000)), "needs a matrix of 8.0e.08 numbers, beyond the limit of 2.7e.08"),
         (lambda: ghs2d(GOOD, orders=[4, 4]), r"`orders` \(=\[4, 4\]\) must be an integer, not list"),
         (lambda: ghs2d(GOOD, orders=4.0), r"`orders` \(=4.0\) must be an integer, not float"),
         (lambda: GHS2d().select(GOOD, GOOD[..., :4]), r"`companions\[0\]` .* must have the batch and the sizes of `x`"),

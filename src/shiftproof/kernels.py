@@ -22,6 +22,7 @@ from shiftproof.precision import wide
 EXTENSIONS = ("zero", "periodic")
 GAINS = ("paper", "unit")
 
+_LARGEST = 2**28  # numbers in one matrix: two gigabytes in float64
 _cache = TensorCache()
 
 
@@ -69,6 +70,11 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[
     """
     if size == count == 1:
         return np.ones((1, 1))
+    if size * count > _LARGEST:
+        raise ValueError(
+            f"an axis of {size} pixels sampled at {count} places needs a matrix of {size * count:.1e} numbers, beyond "
+            f"the limit of {_LARGEST:.1e}: GHS is meant for feature maps. Cut the signal into pieces, or take fewer samples."
+        )
     orders = grids.resolve_orders(kernel.orders, size, count)
     sigma = grids.resolve_sigma(kernel.sigma, orders, size, count)
     period = grids.period(size) if kernel.extension == "periodic" else None

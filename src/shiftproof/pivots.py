@@ -197,13 +197,14 @@ def _doublings(size: int, ndim: int) -> int:
     """How often 1 must be doubled to reach `size`; generous where an exporter leaves it open, for spare ones change
     nothing.
     """
-    exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # torch 2.4 does not know
-    strict_export = torch.compiler.is_dynamo_compiling() and exporting()
-    if isinstance(size, torch.SymInt) or strict_export:
-        enough = _SYMBOLIC_DOUBLINGS[min(ndim, 3)]
-        torch._check(  # type: ignore[no-untyped-call]
+    enough = _SYMBOLIC_DOUBLINGS[min(ndim, 3)]
+    if isinstance(size, torch.SymInt):
+        torch._check(
             size <= 2**enough, lambda: f"GHS exported with dynamic sizes takes at most {2**enough} pixels on an axis."
         )
+        return enough
+    exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # torch 2.4 does not know
+    if torch.compiler.is_dynamo_compiling() and exporting():  # there a dynamic size looks like any other
         return enough
     k = 0
     while 2**k < size:

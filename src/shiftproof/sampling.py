@@ -132,7 +132,7 @@ def select(x: Tensor, *companions: Tensor, pivot: str | Rule = "max", ties: str 
                 f"`companions[{i - 1}]` (shape {tuple(t.shape)}) must have the batch and the sizes of `x` "
                 f"(shape {tuple(x.shape)})."
             )
-    if torch._C._is_tracing():
+    if not torch.compiler.is_compiling() and torch._C._is_tracing():
         raise RuntimeError(
             "GHS cannot go through `torch.jit.trace`, which keeps one side of every branch: use `torch.export`."
         )
