@@ -73,7 +73,7 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[
     if size * count > _LARGEST:
         raise ValueError(
             f"an axis of {size} pixels sampled at {count} places needs a matrix of {size * count:.1e} numbers, beyond "
-            f"the limit of {_LARGEST:.1e}: GHS is meant for feature maps. Cut the signal into pieces, or take fewer samples."
+            f"the limit of {_LARGEST:.1e}: GHS is meant for feature maps. Cut the signal up, or take fewer samples."
         )
     orders = grids.resolve_orders(kernel.orders, size, count)
     sigma = grids.resolve_sigma(kernel.sigma, orders, size, count)
