@@ -28,7 +28,7 @@ class TensorCache:
         Every caller of one key gets one and the same tensor, unless a tracer or a transform looks on: what is made
         then belongs to it and must not outlive it.
         """
-        dtype, device = wide(like.dtype) if like.is_floating_point() else like.dtype, like.device
+        dtype, device = wide(like.dtype), like.device
         if not is_eager(like):
             return make().to(device=device, dtype=dtype)
         key = (key, dtype, device)

@@ -93,6 +93,6 @@ def scale_rule(orders: int) -> float:
     """s = 0.9 K^-0.52 for K functions, 1 for none (Eq. 24).
 
     >>> round(scale_rule(16), 4)
-    0.2128
+    0.2129
     """
     return float(0.9 * orders**-0.52) if orders >= 1 else 1.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -91,23 +92,31 @@ def _select(x: Tensor, pivot: str | Rule, ties: str, companions: Sequence[Tensor
     if x.shape[0] == 0:
         return x.new_empty((0, len(sizes)), dtype=torch.int64)
     flat = scores.flatten(1)
-    best, index = flat.max(1)
     eager = is_eager(x)
-    if eager and isinstance(pivot, str):
-        second = flat.scatter(1, index[:, None], -torch.inf).amax(1)
-        if bool((second < best).all()):  # one maximum everywhere; no NaN, which is not above anything
-            return _unravel(index, sizes)
-        ill = best.isnan()
-    else:
-        # a rule of the user's own, or the maximum of another runtime, may lose a NaN on the way
-        ill = x.flatten(1).isnan().any(1)
+    if eager and isinstance(pivot, str) and x.device.type == "cpu":
+        found = _lone_maxima(flat, sizes)
+        if found is not None:
+            return found
+    # the maximum of another runtime, or a rule of the user's own, may lose a NaN on the way
+    ill = x.flatten(1).isnan().any(1)
+    best, index = flat.max(1)
     largest = flat == best[:, None]
     undecided = largest.sum(1) != 1
-    if ties == "exact":
+    if ties == "exact" and not (eager and not bool(undecided.any())):
         index = (_resolve if eager else _resolve_traced)(undecided, index, scores, x, *companions)
     elif ties == "window":
         index = torch.where(undecided, _window_argmax(scores, largest), index)
     return torch.where(ill[:, None], -1, _unravel(index, sizes))
+
+
+def _lone_maxima(flat: Tensor, sizes: Sequence[int]) -> Tensor | None:
+    """The positions of the maxima, where every sample has just one and no NaN: the usual case, by numpy."""
+    values = flat.to(wide(flat.dtype)).numpy()
+    index = values.argmax(1)
+    best = values[np.arange(len(index)), index]
+    if np.isnan(best).any() or np.count_nonzero(values == best[:, None]) != len(index):
+        return None
+    return torch.from_numpy(np.stack(np.unravel_index(index, tuple(sizes)), 1))
 
 
 def _unravel(index: Tensor, sizes: Sequence[int]) -> Tensor:

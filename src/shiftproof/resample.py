@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.precision import autocast_off
-from shiftproof.shifts import channels_last, take_from
+from shiftproof.shifts import channels_last, count_up, take_from
 from shiftproof.tracing import is_eager
 
 
@@ -82,8 +82,8 @@ def _turned_products(g: Tensor, pivots: Tensor, origin: Sequence[int], matrices:
     for axis in reversed(range(len(matrices))):
         count, size = matrices[axis].shape
         # row i of the turned R^T is row (i - p + a) of R^T
-        i = torch.arange(origin[axis], origin[axis] + size, device=g.device) - pivots[:, axis, None]
-        turned = matrices[axis].mT.index_select(0, i.remainder(size).flatten()).view(lead, 1, size, count)
+        i = torch.as_tensor(count_up(-pivots[:, axis], -origin[axis], size))
+        turned = matrices[axis].mT.index_select(0, i.flatten()).view(lead, 1, size, count)
         if after == 1:
             out = out.reshape(lead, -1, count) @ turned[:, 0].mT
         else:

@@ -10,18 +10,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.cache import TensorCache
 from shiftproof.precision import wide
 from shiftproof.tracing import is_eager
 
 BORDERS = ("zeros", "replicate", "reflect", "circular")
-
-_tables = TensorCache()
 Shift = int | float | Sequence[int] | Sequence[float] | Tensor
 
 
@@ -91,16 +89,28 @@ def gather_plan(x: Tensor, start: Tensor, offsets: Sequence[int]) -> tuple[Tenso
     """
     ndim = start.shape[-1]
     sizes = x.shape[x.dim() - ndim :]
-    flat = start.reshape(-1, ndim)
-    position, stride = _count_up(flat[:, -1], offsets[-1], sizes[-1], 1), sizes[-1]
+    position, stride = count_up(start[..., -1], offsets[-1], sizes[-1]), sizes[-1]
     for axis in reversed(range(ndim - 1)):
-        outer = _count_up(flat[:, axis], offsets[axis], sizes[axis], stride)
-        position = (outer[:, :, None] + position[:, None]).flatten(1)  # (L, P)
+        outer = count_up(start[..., axis], offsets[axis], sizes[axis]) * stride
+        position = (outer[:, :, None] + position[:, None]).reshape(-1, sizes[axis] * stride)  # (L, P)
         stride = stride * sizes[axis]
-    if start.dim() == ndim == 2 and x.shape[1] > 4 and channels_last(x):
-        first = torch.arange(0, stride * x.shape[0], stride, device=x.device)[:, None]
-        return x.movedim(1, -1).reshape(-1, x.shape[1]), position + first
-    return x.reshape(flat.shape[0], -1, stride), position
+    whole_pixels = start.dim() == ndim == 2 and x.shape[1] > 4 and channels_last(x)
+    if whole_pixels:
+        position = position + count_up(start[:1, 0] * 0, 0, x.shape[0]).reshape(-1, 1) * stride
+    index = torch.from_numpy(position) if isinstance(position, np.ndarray) else position
+    if whole_pixels:
+        return x.movedim(1, -1).reshape(-1, x.shape[1]), index
+    return x.reshape(index.shape[0], -1, stride), index
+
+
+def count_up(start: Tensor, offset: int, size: int) -> Any:
+    """(...) starts -> (L, size) indices (start - offset + i) mod size.
+
+    Small arithmetic on the CPU is done by numpy, which takes a fraction of the time torch needs for it.
+    """
+    if is_eager(start) and start.device.type == "cpu":
+        return (start.numpy().reshape(-1, 1) + np.arange(-offset, size - offset)) % size
+    return (start.reshape(-1, 1) + torch.arange(-offset, size - offset, device=start.device)) % size
 
 
 def channels_last(x: Tensor) -> bool:
@@ -109,20 +119,6 @@ def channels_last(x: Tensor) -> bool:
     Layouts of other dimensions are not kept (`torch.roll` does not), so a shifted copy would come in another one.
     """
     return x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
-
-
-def _count_up(start: Tensor, offset: int, size: int, stride: int) -> Tensor:
-    """(L,) starts -> (L, size) indices (start - offset + i) mod size, times the stride."""
-    if not is_eager(start):
-        up = start[:, None] + torch.arange(-offset, size - offset, device=start.device)
-        return up.remainder(size) * stride
-
-    def windows() -> Tensor:  # row s of this view counts up from s - offset; it takes the memory of one row, twice
-        twice = (torch.arange(2 * size - 1, device=start.device) - offset).remainder(size) * stride
-        return twice.unfold(0, size, 1)
-
-    table = _tables.get((offset, size, stride), start, windows)
-    return table.index_select(0, start.remainder(size))
 
 
 class _Wrap(torch.autograd.Function):

@@ -67,6 +67,7 @@ class APS(Downsample):
     * where two components tie (a checkerboard, a constant) the first is taken whatever the shift, and the law
       breaks; at sizes such as 30 with stride 4, or 31, no polyphase split moves with the map.
 
+    >>> import torch
     >>> layer = APS(stride=2, taps=1)
     >>> x = torch.tensor([[[[0.0, 1.0], [0.0, 0.0]]]])
     >>> layer.select(x), layer(x).item()
