@@ -97,13 +97,15 @@ def _select(x: Tensor, pivot: str | Rule, ties: str, companions: Sequence[Tensor
         found = _lone_maxima(flat, sizes)
         if found is not None:
             return found
-    # the maximum of another runtime, or a rule of the user's own, may lose a NaN on the way
+    # looked for on its own: the maximum of another runtime, or a rule of the user's own, may lose a NaN on the way
     ill = x.flatten(1).isnan().any(1)
     best, index = flat.max(1)
     largest = flat == best[:, None]
     undecided = largest.sum(1) != 1
-    if ties == "exact" and not (eager and not bool(undecided.any())):
-        index = (_resolve if eager else _resolve_traced)(undecided, index, scores, x, *companions)
+    if ties == "exact" and not eager:
+        index = _resolve_traced(undecided, index, scores, x, *companions)
+    elif ties == "exact":
+        index = _resolve(undecided, index, scores, x, *companions)
     elif ties == "window":
         index = torch.where(undecided, _window_argmax(scores, largest), index)
     return torch.where(ill[:, None], -1, _unravel(index, sizes))
@@ -130,6 +132,8 @@ def _unravel(index: Tensor, sizes: Sequence[int]) -> Tensor:
 
 def _resolve(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) -> Tensor:
     """`index`, with the exact rule applied to the samples that need it: cheap comparisons first."""
+    if not bool(undecided.any()):
+        return index
     planes = [m.flatten(2) for m in maps]
     varies = torch.stack([(p.amax(2) != p.amin(2)).any(1) for p in planes]).any(0)
     rows = (undecided & varies).nonzero()[:, 0]  # on constant maps every position is as good as another

@@ -90,8 +90,8 @@ def ghs2d(  # type: ignore[misc]
     with p the pivot (the position of the maximum), a the anchor it is moved to, R the fixed matrix of
     `sampling_matrix`.
 
-    * theorem 2: for every input and every circular shift the output is equal, bit for bit on equal shapes, ties
-      included (`ties="exact"`);
+    * theorem 2: for every input and every circular shift the output is equal, bit for bit on equal shapes and
+      memory layouts, ties included (`ties="exact"`);
     * linear in the values where the pivot stays, and differentiable to any order;
     * float16 and bfloat16 are multiplied in float32 and rounded once, autocast or not;
     * a sample that contains NaN has no pivot, and all its outputs are NaN (with `pivot="per-channel"` all those of

@@ -94,17 +94,15 @@ def gather_plan(x: Tensor, start: Tensor, offsets: Sequence[int]) -> tuple[Tenso
         outer = count_up(start[..., axis], offsets[axis], sizes[axis]) * stride
         position = (outer[:, :, None] + position[:, None]).reshape(-1, sizes[axis] * stride)  # (L, P)
         stride = stride * sizes[axis]
-    whole_pixels = start.dim() == ndim == 2 and x.shape[1] > 4 and channels_last(x)
-    if whole_pixels:
-        position = position + count_up(start[:1, 0] * 0, 0, x.shape[0]).reshape(-1, 1) * stride
     index = torch.from_numpy(position) if isinstance(position, np.ndarray) else position
-    if whole_pixels:
-        return x.movedim(1, -1).reshape(-1, x.shape[1]), index
+    if start.dim() == ndim == 2 and x.shape[1] > 4 and channels_last(x):
+        first = torch.arange(0, stride * x.shape[0], stride, device=x.device)  # pixel of each sample
+        return x.movedim(1, -1).reshape(-1, x.shape[1]), index + first[:, None]
     return x.reshape(index.shape[0], -1, stride), index
 
 
 def count_up(start: Tensor, offset: int, size: int) -> Any:
-    """(...) starts -> (L, size) indices (start - offset + i) mod size.
+    """(...) starts -> (L, size) indices (start - offset + i) mod size, as an array or a tensor.
 
     Small arithmetic on the CPU is done by numpy, which takes a fraction of the time torch needs for it.
     """

@@ -19,8 +19,8 @@ G = TypeVar("G", bound="GHSBase")
 class GHSBase(Downsample):
     """Gaussian-Hermite Sampling for maps of one, two or three dimensions; see `sampling.ghs2d` for the parameters.
 
-    * theorem 2: for every input and every circular shift the output is equal, bit for bit on equal shapes, ties
-      included;
+    * theorem 2: for every input and every circular shift the output is equal, bit for bit on equal shapes and
+      memory layouts, ties included;
     * no parameters and no buffers: checkpoints are those of the network without it.
 
     Shape: (B, C, d1..dn) -> (B, C, ceil(d1/stride)..ceil(dn/stride)), or `output_size`.
