@@ -157,6 +157,16 @@ def test_nan_has_no_pivot_and_disturbs_nobody() -> None:
     assert select_pivot(x, "per-channel")[1].tolist()[0] != [-1, -1]
 
 
+def test_nan_is_not_made_up_for_by_a_tie_elsewhere() -> None:
+    """One sample without a maximum and one with two: as many maxima as samples, and still one has no pivot."""
+    x = torch.zeros(2, 1, 3, 3)
+    x[0, 0, 1, 1] = torch.nan
+    x[1, 0, 0, 0] = x[1, 0, 2, 1] = 1.0
+    pivot = select_pivot(x)
+    assert pivot[0].tolist() == [-1, -1]
+    assert x[1, 0, pivot[1, 0], pivot[1, 1]] == 1
+
+
 def test_companions_break_the_ties_that_are_left() -> None:
     """A dead map has no preferred position: the branch that shares the pivot decides."""
     dead, other = torch.zeros(2, 3, 4, 4), torch.randn(2, 1, 4, 4)

@@ -67,10 +67,10 @@ def test_functions_are_weighted_polynomials() -> None:
 
 @pytest.mark.parametrize("x", [0.0, 0.37, 5.5, 15.2, 31.0, 38.7, 44.7, 55.5, 63.2, 70.1, 80.0])
 def test_absolute_error_to_order_2000(x: float) -> None:
-    """At most 1e-12 for orders 0..2000 and |x| up to 80, where exp(-x^2/2) alone underflows."""
+    """At most 1e-12 for orders 0..2000 and |x| up to 80, where exp(-x^2/2) alone underflows; in fact 2e-14."""
     computed = gauss_hermite(2001, [x, -x]).numpy()
     exact = np.array([float(v) for v in exact_functions(2001, x)])
-    assert np.abs(computed[:, 0] - exact).max() <= 1e-12
+    assert np.abs(computed[:, 0] - exact).max() <= 2e-14
     parity = np.where(np.arange(2001) % 2, -1, 1)
     assert np.array_equal(computed[:, 1], parity * computed[:, 0])
 

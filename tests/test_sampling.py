@@ -18,6 +18,7 @@ from shiftproof.invariance import assert_shift_invariant, same_bits
 from shiftproof.kernels import GHS, GHS_PAPER, Kernel, sampling_matrix
 from shiftproof.layers import GHS1d, GHS2d, GHS3d
 from shiftproof.pivots import select_pivot
+from shiftproof.resample import mark_absent
 from shiftproof.sampling import ghs2d, max_centered_moments, pivot_moments, sample
 from shiftproof.shifts import circular_shift
 
@@ -316,6 +317,10 @@ def test_negative_zero_leaves_no_trace() -> None:
     x = torch.zeros(1, 2, 4, 4)
     assert same_bits(ghs2d(-x), ghs2d(x))
     assert same_bits(ghs2d(-x, ties="first"), ghs2d(x))
+    found, absent = torch.tensor([[0, 0]]), torch.tensor([[-1, -1]])
+    assert same_bits(mark_absent(-x, found), x)
+    assert same_bits(torch.vmap(mark_absent)(-x[None], found[None])[0], x)
+    assert mark_absent(-x, absent).isnan().all()
 
 
 @pytest.mark.filterwarnings("ignore")
