@@ -83,7 +83,7 @@ def _turned_products(g: Tensor, pivots: Tensor, origin: Sequence[int], matrices:
         count, size = matrices[axis].shape
         # row i of the turned R^T is row (i - p + a) of R^T
         i = torch.as_tensor(count_up(-pivots[:, axis], -origin[axis], size))
-        turned = matrices[axis].mT.index_select(0, i.flatten()).view(lead, 1, size, count)
+        turned = matrices[axis].mT.contiguous().index_select(0, i.flatten()).view(lead, 1, size, count)
         if after == 1:
             out = out.reshape(lead, -1, count) @ turned[:, 0].mT
         else:
