@@ -23,7 +23,7 @@ def resample(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequ
     Autocast has no say in either direction.
     """
     if x.requires_grad and torch.is_grad_enabled() and is_eager(x):
-        return _Sample.apply(x, selection, origin, matrices)  # type: ignore[no-untyped-call, no-any-return]
+        return _Resample.apply(x, selection, origin, matrices, _forward)  # type: ignore[no-untyped-call, no-any-return]
     return _forward(x, selection, origin, matrices)
 
 
@@ -93,48 +93,32 @@ def _turned_products(g: Tensor, pivots: Tensor, origin: Sequence[int], matrices:
     return out.reshape(*g.shape[:2], *(m.shape[1] for m in matrices))
 
 
-class _Sample(torch.autograd.Function):
-    """`_forward` with `_adjoint` as its backward pass; keeps nothing but the pivots."""
+class _Resample(torch.autograd.Function):
+    """`_forward` and `_adjoint`, each the backward pass of the other, to any order; keeps nothing but the pivots."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, selection: Tensor, origin: Any, matrices: Any) -> Tensor:
+    def forward(ctx: Any, x: Tensor, selection: Tensor, origin: Any, matrices: Any, run: Any) -> Tensor:
         ctx.save_for_backward(selection)
         ctx.save_for_forward(selection)
-        ctx.constants = origin, matrices
-        return _forward(x, selection, origin, matrices)
+        ctx.constants = origin, matrices, run
+        return run(x, selection, origin, matrices)  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (selection,) = ctx.saved_tensors
+        origin, matrices, run = ctx.constants
+        other = _adjoint if run is _forward else _forward
         if torch.is_grad_enabled():
-            return _Adjoint.apply(grads[0], selection, *ctx.constants), None, None, None  # type: ignore[no-untyped-call]
-        return _adjoint(grads[0], selection, *ctx.constants), None, None, None
+            back = _Resample.apply(grads[0], selection, origin, matrices, other)  # type: ignore[no-untyped-call]
+        else:
+            back = other(grads[0], selection, origin, matrices)
+        return back, None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
         (selection,) = ctx.saved_tensors
-        return _forward(tangents[0], selection, *ctx.constants)
-
-
-class _Adjoint(torch.autograd.Function):
-    """`_adjoint` with `_forward` as its backward pass, so that gradients of gradients exist."""
-
-    @staticmethod
-    def forward(ctx: Any, g: Tensor, selection: Tensor, origin: Any, matrices: Any) -> Tensor:
-        ctx.save_for_backward(selection)
-        ctx.save_for_forward(selection)
-        ctx.constants = origin, matrices
-        return _adjoint(g, selection, origin, matrices)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (selection,) = ctx.saved_tensors
-        return _Sample.apply(grads[0], selection, *ctx.constants), None, None, None  # type: ignore[no-untyped-call]
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        (selection,) = ctx.saved_tensors
-        return _adjoint(tangents[0], selection, *ctx.constants)
+        origin, matrices, run = ctx.constants
+        return run(tangents[0], selection, origin, matrices)  # type: ignore[no-any-return]
 
 
 def products(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
