@@ -15,7 +15,6 @@ demo: $(VENV)/.report
 test: $(VENV)/.dev compiler lint check-types
 	rm -f .coverage .coverage.*
 	$(BIN)/pytest -n 2 --cov --cov-report=
-
 	$(BIN)/coverage report
 
 lint: $(VENV)/.dev

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from shiftproof import grids, shifts
 from shiftproof.expansion import functions as basis
+from shiftproof.invariance import same_bits
 from shiftproof.kernels import GHS_PAPER
 from shiftproof.pivots import select_pivot
 from shiftproof.polynomials import gauss_hermite
@@ -53,11 +54,13 @@ def process(path: Path, image: Tensor, shift: tuple[int, int]) -> Path:
         "moments $A^*_{\\max}$",
         "(c) samples",
     )
+    outputs: list[Tensor] = []
     for row, (picture, name) in enumerate(((image, "$F$"), (moved, f"$F'$, shifted by {shift}"))):
         pivot = select_pivot(picture)[0].tolist()
         aligned = shifts.circular_shift(picture, [-p for p in pivot])
         moments = max_centered_moments(picture, orders=count)[0, 0]
         samples = ghs2d(picture, output_size=count, **vars(GHS_PAPER), anchor="corner")
+        outputs.append(samples)
         _picture(axes[row, 0], picture[0, 0], name)
         axes[row, 0].plot(pivot[1], pivot[0], "o", ms=9, mfc="none", mec="#d1495b", mew=1.8)
         _picture(axes[row, 1], aligned[0, 0], f"pivot {tuple(pivot)} at (0, 0)")
@@ -70,7 +73,7 @@ def process(path: Path, image: Tensor, shift: tuple[int, int]) -> Path:
         _picture(axes[row, 4], samples[0, 0], f"{count} x {count}", vmin=None, vmax=None)
     for ax, title in zip(axes[0], titles):
         ax.set_title(title, fontsize=10)
-    same = torch.equal(ghs2d(image, **vars(GHS_PAPER)), ghs2d(moved, **vars(GHS_PAPER)))
+    same = same_bits(*outputs)
     figure.suptitle(
         f"Gaussian-Hermite Sampling: outputs are {'equal bit for bit' if same else 'DIFFERENT'}", fontsize=11
     )
@@ -104,7 +107,8 @@ def _picture(
     ax: Any, values: Any, label: str, cmap: str = "gray", vmin: float | None = 0, vmax: float | None = 1
 ) -> None:
     picture = values.numpy() if isinstance(values, Tensor) else values
-    ax.imshow(picture, cmap=cmap, vmin=vmin, vmax=vmax, interpolation="nearest")
+    ax.imshow(picture, cmap=cmap, vmin=vmin, vmax=vmax, interpolation="nearest", aspect="auto")
+    ax.set_box_aspect(1)  # all panels alike, also that of a matrix which is not square
     ax.set_xticks([])
     ax.set_yticks([])
     ax.set_xlabel(label, fontsize=8)
