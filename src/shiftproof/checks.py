@@ -82,3 +82,10 @@ def maps(name: str, x: Tensor, ndim: int) -> Tensor:
             f"`{name}` (shape {tuple(x.shape)}) must not have a zero-sized axis; only the batch may be empty."
         )
     return x
+
+
+def dimensions(ndim: object) -> int:
+    """`ndim` if it is one of the numbers of dimensions torch has operators for."""
+    if ndim not in (1, 2, 3):
+        raise ValueError(f"`ndim` (={shown(ndim)}) must be 1, 2 or 3.")
+    return integer("ndim", ndim)

@@ -6,6 +6,7 @@ writes (column, row)).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -215,12 +216,17 @@ def polyphase(x: Tensor, stride: int | Sequence[int], ndim: int = 2) -> Tensor:
 def pad(x: Tensor, amounts: Sequence[tuple[int, int]], mode: str) -> Tensor:
     """Pad the last `len(amounts)` axes of (B, C, d1..dn) by (before, after) each; `mode` as in `BORDERS`.
 
-    Unlike `torch.nn.functional.pad` it wraps and reflects by any amount, however small the map.
+    Unlike `torch.nn.functional.pad` it wraps and reflects by any amount, however small the map; and the gradient of
+    its wrap is a fraction of the work.
     """
     checks.choice("padding", mode, BORDERS)
     if not any(before or after for before, after in amounts):
         return x
     sizes = x.shape[x.dim() - len(amounts) :]
+    if mode == "circular" and is_eager(x) and all(max(pair) <= n for pair, n in zip(amounts, sizes)):
+        if x.requires_grad and torch.is_grad_enabled():
+            return _WrapPad.apply(x, tuple(amounts), _wrap_pad)  # type: ignore[no-untyped-call, no-any-return]
+        return _wrap_pad(x, amounts)
     room = -1 if mode == "reflect" else 0  # the reach of torch's own padding, which is the faster one
     if mode in ("zeros", "replicate") or all(max(pair) <= n + room for pair, n in zip(amounts, sizes)):
         flat = [n for pair in reversed(amounts) for n in pair]
@@ -229,6 +235,66 @@ def pad(x: Tensor, amounts: Sequence[tuple[int, int]], mode: str) -> Tensor:
     for axis, (before, after) in enumerate(amounts, start=x.dim() - len(amounts)):
         out = _window(out, axis, -before, x.shape[axis] + before + after, mode)
     return out
+
+
+def _wrap_pad(x: Tensor, amounts: Sequence[tuple[int, int]]) -> Tensor:
+    """Pad with what lies on the other side, by at most the size of the map."""
+    if not channels_last(x):  # which torch would give up
+        return F.pad(x, [n for pair in reversed(amounts) for n in pair], mode="circular")
+    sizes = x.shape[-len(amounts) :]
+    shape = [n + before + after for n, (before, after) in zip(sizes, amounts)]
+    out = torch.empty((*x.shape[:2], *shape), dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+    for inside, outside in _pieces(sizes, amounts):
+        out[outside] = x[inside]
+    return out
+
+
+def _wrap_fold(g: Tensor, amounts: Sequence[tuple[int, int]]) -> Tensor:
+    """The transpose of `_wrap_pad`: every entry of the frame is added where it came from."""
+    sizes = [n - before - after for n, (before, after) in zip(g.shape[-len(amounts) :], amounts)]
+    (_, middle), *frame = _pieces(sizes, amounts)
+    form = torch.channels_last if channels_last(g) else torch.contiguous_format
+    out = g[middle].clone(memory_format=form)
+    for inside, outside in frame:
+        out[inside] += g[outside]
+    return out
+
+
+def _pieces(sizes: Sequence[int], amounts: Sequence[tuple[int, int]]) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """(where in the map, where in the padded map) for the map itself, then for each piece of the frame around it."""
+    axes = []
+    for n, (before, after) in zip(sizes, amounts):
+        pieces = [(slice(0, n), slice(before, before + n))]
+        if before:
+            pieces.append((slice(n - before, n), slice(0, before)))
+        if after:
+            pieces.append((slice(0, after), slice(before + n, before + n + after)))
+        axes.append(pieces)
+    return [((..., *(p[0] for p in piece)), (..., *(p[1] for p in piece))) for piece in itertools.product(*axes)]
+
+
+class _WrapPad(torch.autograd.Function):
+    """`_wrap_pad` and `_wrap_fold`, each the backward pass of the other, to any order; keeps no tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, amounts: Any, run: Any) -> Tensor:
+        ctx.constants = amounts, run
+        return run(x, amounts)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        amounts, run = ctx.constants
+        other = _wrap_fold if run is _wrap_pad else _wrap_pad
+        if torch.is_grad_enabled():
+            back = _WrapPad.apply(grads[0], amounts, other)  # type: ignore[no-untyped-call]
+        else:
+            back = other(grads[0], amounts)
+        return back, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        amounts, run = ctx.constants
+        return run(tangents[0], amounts)  # type: ignore[no-any-return]
 
 
 def _window(x: Tensor, axis: int, first: int, count: int, border: str, value: float = 0.0) -> Tensor:

@@ -1,25 +1,54 @@
 """Downsampling layers: one protocol, one registry."""
 
+from shiftproof.layers.adaptive import AdaptiveBlurPool, filter_pool
+from shiftproof.layers.align import Align, RollToPivot, roll_to_pivot
 from shiftproof.layers.base import LAWS, Downsample, create_downsample, methods, register_method
 from shiftproof.layers.blur import BlurPool, blur_pool
+from shiftproof.layers.convolution import conv
 from shiftproof.layers.ghs import GHS1d, GHS2d, GHS3d
-from shiftproof.layers.polyphase import APS, polyphase_pool, select_component
-from shiftproof.layers.pooling import MaxPool, max_pool
+from shiftproof.layers.polyphase import APS, LPS, polyphase_pool, select_component
+from shiftproof.layers.pooling import (
+    AvgPool,
+    MaxPool,
+    MixedPool,
+    StochasticPool,
+    Strided,
+    avg_pool,
+    max_pool,
+    mixed_pool,
+    stochastic_pool,
+    subsample,
+)
 
 __all__ = [
     "APS",
     "LAWS",
+    "LPS",
+    "AdaptiveBlurPool",
+    "Align",
+    "AvgPool",
     "BlurPool",
     "Downsample",
     "GHS1d",
     "GHS2d",
     "GHS3d",
     "MaxPool",
+    "MixedPool",
+    "RollToPivot",
+    "StochasticPool",
+    "Strided",
+    "avg_pool",
     "blur_pool",
+    "conv",
     "create_downsample",
+    "filter_pool",
     "max_pool",
     "methods",
+    "mixed_pool",
     "polyphase_pool",
     "register_method",
+    "roll_to_pivot",
     "select_component",
+    "stochastic_pool",
+    "subsample",
 ]

@@ -29,10 +29,11 @@ class Downsample(nn.Module):
 
     law: str = "none"
     padding: str | None = None
+    in_convolution = False  # whether a network may give the stride to the convolution before the layer instead
 
     def __init__(self, stride: int | Sequence[int] = 2, ndim: int = 2, padding: str | None = None) -> None:
         super().__init__()
-        self.ndim = checks.integer("ndim", ndim)
+        self.ndim = checks.dimensions(ndim)
         self.stride = checks.per_axis("stride", stride, ndim)
         if padding is not None:
             self.padding = checks.choice("padding", padding, shifts.BORDERS)
@@ -40,6 +41,13 @@ class Downsample(nn.Module):
     def select(self, x: Tensor, *companions: Tensor) -> Tensor | None:
         """The decision for `x`; `companions` are the maps of other branches that will share it."""
         return None
+
+    def split(self) -> tuple[nn.Module | None, Downsample]:
+        """What to do to the input of a network once (or None), and the layer to use at each place inside it."""
+        return None, self
+
+    def progress(self, done: float) -> None:
+        """Training tells the share of its steps that is done, from 0 to 1; methods with a schedule follow it."""
 
     def extra_repr(self) -> str:
         """Stride and padding, then whatever options the method adds."""

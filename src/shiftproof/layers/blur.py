@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof import checks
 from shiftproof.cache import TensorCache
 from shiftproof.layers.base import Downsample, register_method
-from shiftproof.layers.pooling import dense_max
+from shiftproof.layers.convolution import CONVOLVE
+from shiftproof.layers.pooling import dense_max, subsample
 from shiftproof.precision import autocast_off, wide
 from shiftproof.shifts import pad
 
 _cache = TensorCache()
-_CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 def binomial(taps: int, ndim: int) -> Tensor:
@@ -45,20 +44,17 @@ def blur_pool(
     >>> blur_pool(torch.tensor([[[0.0, 4.0, 0.0, 0.0]]]), 2, ndim=1)
     tensor([[[1., 1.]]])
     """
-    checks.maps("x", x, ndim)
-    if ndim not in _CONV:
-        raise ValueError(f"`ndim` (={ndim}) must be 1, 2 or 3 for a blur.")
+    checks.maps("x", x, checks.dimensions(ndim))
     strides = checks.per_axis("stride", stride, ndim)
     before = (checks.integer("taps", taps) - 1) // 2
     padded = pad(x, [(before, taps - 1 - before)] * ndim, padding)
     if taps == 1:
-        every: tuple[slice, ...] = tuple(slice(None, None, s) for s in strides)
-        return padded[(slice(None), slice(None), *every)]
+        return subsample(padded, strides, ndim)
     padded = padded.to(wide(x.dtype))
     kernel = _cache.get((taps, ndim), x, lambda: binomial(taps, ndim))
     weight = kernel.expand(x.shape[1], 1, *[taps] * ndim)
     with autocast_off(x):
-        return _CONV[ndim](padded, weight, stride=strides, groups=x.shape[1]).to(x.dtype)
+        return CONVOLVE[ndim](padded, weight, stride=strides, groups=x.shape[1]).to(x.dtype)
 
 
 @register_method("lpf")
@@ -78,8 +74,6 @@ class BlurPool(Downsample):
         dense_max: int = 1,
     ) -> None:
         super().__init__(stride, ndim, padding)
-        if ndim not in _CONV:
-            raise ValueError(f"`ndim` (={ndim}) must be 1, 2 or 3 for a blur.")
         self.taps = checks.integer("taps", taps)
         self.dense_max = checks.integer("dense_max", dense_max)
 

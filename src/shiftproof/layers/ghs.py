@@ -115,19 +115,13 @@ class GHS3d(GHSBase):
 _BY_NDIM: dict[int, type[GHSBase]] = {1: GHS1d, 2: GHS2d, 3: GHS3d}
 
 
-def _layer(ndim: int) -> type[GHSBase]:
-    if ndim not in _BY_NDIM:
-        raise ValueError(f"`ndim` (={checks.shown(ndim)}) must be 1, 2 or 3 for GHS.")
-    return _BY_NDIM[ndim]
-
-
 @register_method("ghs", options_of=GHSBase)
 def ghs(channels: int, stride: int | Sequence[int], padding: str, ndim: int, **options: Any) -> GHSBase:
     """GHS as this package recommends it. It has no border to pad: `padding` is accepted and has no effect."""
-    return _layer(ndim)(stride, **options)
+    return _BY_NDIM[checks.dimensions(ndim)](stride, **options)
 
 
 @register_method("ghs-paper", options_of=GHSBase)
 def ghs_paper(channels: int, stride: int | Sequence[int], padding: str, ndim: int, **options: Any) -> GHSBase:
     """GHS to the letter of the paper. It has no border to pad: `padding` is accepted and has no effect."""
-    return _layer(ndim).paper(stride, **options)
+    return _BY_NDIM[checks.dimensions(ndim)].paper(stride, **options)
