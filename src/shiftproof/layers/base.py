@@ -42,6 +42,11 @@ class Downsample(nn.Module):
         """The decision for `x`; `companions` are the maps of other branches that will share it."""
         return None
 
+    @property
+    def selects(self) -> bool:
+        """Whether the method takes a decision that branches can share."""
+        return type(self).select is not Downsample.select
+
     def split(self) -> tuple[nn.Module | None, Downsample]:
         """What to do to the input of a network once (or None), and the layer to use at each place inside it."""
         return None, self

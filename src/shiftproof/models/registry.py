@@ -1,0 +1,73 @@
+"""Networks by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import nn
+
+from shiftproof import checks
+from shiftproof.layers import Downsample, create_downsample
+from shiftproof.models import resnet
+
+_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "resnet18": resnet.resnet18,
+    "resnet20": resnet.resnet20,
+    "resnet50": resnet.resnet50,
+    "resnet56": resnet.resnet56,
+}
+
+
+def models() -> list[str]:
+    """The names of all networks."""
+    return list(_MODELS)
+
+
+def create_model(
+    name: str,
+    method: str | Callable[..., Downsample] = "ghs",
+    num_classes: int = 10,
+    *,
+    in_channels: int = 3,
+    padding: str = "circular",
+    stem: str = "cifar",
+    head: str = "pool",
+    size: int | Sequence[int] = 32,
+    share: bool = True,
+    **options: Any,
+) -> nn.Module:
+    """A residual network, `resnet18`, `resnet20`, `resnet50` or `resnet56`, that uses a downsampling method.
+
+    `method` and its `options` are those of `create_downsample`; `padding` is for convolutions and method alike.
+    `stem="cifar"` is a 3 x 3 convolution, `"imagenet"` a 7 x 7 convolution and a maximum, both made smaller by the
+    method. `head="pool"` takes the mean over positions, `"flatten"` lets the classifier see them all, for inputs of
+    one `size`. `share=False` gives the two branches of a block a selection each (for ablation).
+
+    >>> import torch
+    >>> model = create_model("resnet20", method="ghs", num_classes=10)
+    >>> sum(p.numel() for p in model.parameters())
+    272474
+    >>> model(torch.rand(2, 3, 30, 33)).shape
+    torch.Size([2, 10])
+    """
+    if name not in _MODELS:
+        near = difflib.get_close_matches(str(name), _MODELS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        known = ", ".join(repr(m) for m in _MODELS)
+        raise ValueError(f"`name` (={checks.shown(name)}) must be one of {known}.{hint}")
+
+    def make(channels: int, stride: int) -> Downsample:
+        return create_downsample(method, channels, stride, padding, **options)
+
+    return _MODELS[name](
+        make,
+        num_classes=checks.integer("num_classes", num_classes),
+        in_channels=checks.integer("in_channels", in_channels),
+        padding=padding,
+        stem=stem,
+        head=head,
+        size=size,
+        share=share,
+    )
