@@ -1,7 +1,7 @@
 """What several test files need: tolerances, maps that are hard, slow and obvious oracles."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -74,3 +74,54 @@ def best_position(scores: Tensor, maps: list[Tensor]) -> tuple[int, ...]:
         return float(scores[position]), aligned.flatten(1).T.flatten().tolist()
 
     return max(all_shifts(sizes), key=key)
+
+
+def outside(x: Tensor, index: tuple[int, ...], padding: str) -> Tensor | None:
+    """x[..., index] with the border continued by `padding`; None where there is nothing."""
+    where = []
+    for i, n in zip(index, x.shape[-len(index) :]):
+        if padding == "zeros" and not 0 <= i < n:
+            return None
+        if padding == "circular":
+            i = i % n
+        elif padding == "reflect" and n > 1:
+            i = i % (2 * n - 2)
+            i = min(i, 2 * n - 2 - i)
+        where.append(min(max(i, 0), n - 1))
+    return at(x, where)
+
+
+def at(x: Tensor, index: Sequence[int | slice]) -> Tensor:
+    """x[..., *index]."""
+    return x[(slice(None),) * (x.dim() - len(index)) + tuple(index)]
+
+
+def max_oracle(x: Tensor, stride: int, kernel: int, padding: str) -> Tensor:
+    sizes = x.shape[2:]
+    before = 0 if kernel <= stride else (kernel - 1) // 2
+    counts = [-(-m // stride) for m in sizes]
+    out = torch.full((*x.shape[:2], *counts), -torch.inf, dtype=x.dtype)
+    for j in itertools.product(*(range(n) for n in counts)):
+        for o in itertools.product(range(kernel), repeat=len(sizes)):
+            value = outside(x, tuple(a * stride - before + b for a, b in zip(j, o)), padding)
+            if value is not None:
+                at(out, j).copy_(torch.maximum(at(out, j), value))
+    return out
+
+
+def blur_oracle(x: Tensor, stride: int, taps: int, padding: str) -> Tensor:
+    sizes = x.shape[2:]
+    row = [1.0]
+    for _ in range(taps - 1):  # Pascal's triangle, by addition
+        row = [a + b for a, b in zip([0.0, *row], [*row, 0.0])]
+    counts = [-(-m // stride) for m in sizes]
+    out = torch.zeros(*x.shape[:2], *counts, dtype=torch.float64)
+    for j in itertools.product(*(range(n) for n in counts)):
+        for o in itertools.product(range(taps), repeat=len(sizes)):
+            weight = 1.0
+            for b in o:
+                weight *= row[b] / sum(row)
+            value = outside(x, tuple(a * stride - (taps - 1) // 2 + b for a, b in zip(j, o)), padding)
+            if value is not None:
+                at(out, j).add_(weight * value)
+    return out

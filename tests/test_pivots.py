@@ -50,7 +50,7 @@ def test_equal_ranks_mean_equal_aligned_maps(x: Tensor) -> None:
 @given(x=tied_maps(levels=2))
 def test_spare_doublings_change_nothing(x: Tensor) -> None:
     enough = aligned_rank(x.amax(1), [x])
-    assert torch.equal(aligned_rank(x.amax(1), [x], doublings=[9, 9]), enough)
+    assert torch.equal(aligned_rank(x.amax(1), [x], plan=(2, [9, 9])), enough)
 
 
 def test_budget_of_shortcuts_changes_nothing() -> None:

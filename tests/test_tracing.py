@@ -5,24 +5,18 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import onnxruntime
 import pytest
 import torch
 from torch import Tensor, nn
 
 from shiftproof.invariance import assert_shift_invariant, same_bits
-from shiftproof.layers import APS, BlurPool, GHS1d, GHS2d, GHS3d, MaxPool
+from shiftproof.layers import GHS1d, GHS2d, GHS3d
 from shiftproof.shifts import circular_shift
+from tracers import DYNAMIC, quiet, to_onnx
 
-DYNAMIC = torch.export.Dim.DYNAMIC
 LAYERS = {"ghs": GHS2d(), "paper": GHS2d.paper(pivot="energy"), "per-channel": GHS2d(pivot="per-channel")}
 
-pytestmark = [
-    # torch's compilers and exporters warn about themselves
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore:Exporting a model while it is in training mode"),
-]
+pytestmark = quiet
 
 
 @pytest.fixture(autouse=True)
@@ -77,13 +71,6 @@ def test_compile_other_dimensions(layer: nn.Module) -> None:
     check(torch.compile(layer, fullgraph=True), layer, *shape)
 
 
-@pytest.mark.parametrize("layer", [MaxPool(), BlurPool(), APS()], ids=["max", "lpf", "aps"])
-def test_compile_the_other_methods(layer: nn.Module) -> None:
-    compiled = torch.compile(layer, fullgraph=True)
-    x = torch.randn(2, 3, 9, 6)
-    assert torch.allclose(compiled(x), layer(x), atol=1e-6)
-
-
 def test_compile_inside_a_network() -> None:
     net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, padding_mode="circular"), nn.ReLU(), GHS2d(), nn.Flatten()).eval()
     assert_shift_invariant(torch.compile(net, fullgraph=True), torch.rand(2, 3, 8, 8), batch_size=16)
@@ -129,29 +116,12 @@ def test_saved_program_in_a_new_process(tmp_path: Path) -> None:
     assert done.stdout == "loaded\n", done.stderr
 
 
-def to_onnx(layer: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
-    """The layer as onnxruntime runs it, with a dynamic batch."""
-    program = torch.onnx.export(layer, (x,), dynamic_shapes={"x": {0: DYNAMIC}}, dynamo=True, verbose=False)
-    assert program is not None
-    program.save(path)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    return lambda t: torch.from_numpy(session.run(None, {name: t.numpy()})[0])
-
-
 @pytest.mark.parametrize("name", LAYERS)
 def test_onnx(name: str, tmp_path: Path) -> None:
     """onnxruntime, dynamic batch, fixed height and width: the same output, the same law."""
     run = to_onnx(LAYERS[name].eval(), torch.rand(3, 4, 10, 12), tmp_path / "ghs.onnx")
     check(run, LAYERS[name], 2, 4, 10, 12)
     check(run, LAYERS[name], 5, 4, 10, 12)
-
-
-def test_onnx_of_the_other_methods(tmp_path: Path) -> None:
-    x = torch.randn(2, 3, 8, 6)
-    for layer in (MaxPool(), BlurPool(), APS()):
-        run = to_onnx(layer.eval(), x, tmp_path / "layer.onnx")
-        assert torch.allclose(run(x), layer(x), atol=1e-6)
 
 
 def test_onnx_refuses_dynamic_sizes() -> None:

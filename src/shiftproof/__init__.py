@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from shiftproof.layers import GHS3d as GHS3d
     from shiftproof.layers import create_downsample as create_downsample
     from shiftproof.layers import register_method as register_method
+    from shiftproof.models import conversion_report as conversion_report
+    from shiftproof.models import convert as convert
+    from shiftproof.models import create_model as create_model
     from shiftproof.polynomials import gauss_hermite as gauss_hermite
     from shiftproof.sampling import ghs2d as ghs2d
     from shiftproof.shifts import circular_shift as circular_shift
@@ -32,7 +35,10 @@ _HOMES = {
     "assert_shift_invariant": "invariance",
     "circular_shift": "shifts",
     "consistency": "invariance",
+    "conversion_report": "models",
+    "convert": "models",
     "create_downsample": "layers",
+    "create_model": "models",
     "gauss_hermite": "polynomials",
     "ghs2d": "sampling",
     "moments": "expansion",

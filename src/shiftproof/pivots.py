@@ -7,6 +7,7 @@ positions. Letters: B batch, C channels, P pixels (the product of the sizes d1..
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from shiftproof.precision import wide
 from shiftproof.tracing import is_eager
 
 Rule = Callable[[Tensor], Tensor]
+Plan = tuple[int, list[int]]  # how many ranks are merged at a time, and how often along each axis
 TIES = ("exact", "window", "first")
 _SYMBOLIC_DOUBLINGS = {1: 32, 2: 16, 3: 12}  # by dimension: signals of 2^32 samples, images of 65,536 pixels each way
 
@@ -151,10 +153,10 @@ def _resolve(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) ->
 
 def _resolve_traced(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) -> Tensor:
     """`_resolve` without looking at data: a branch inside the graph, taken at run time where a batch needs it."""
-    doublings = [_doublings(size, scores.dim() - 1) for size in scores.shape[1:]]
+    plan = merging_plan(scores.shape[1:])
 
     def exact(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) -> Tensor:
-        return torch.where(undecided, aligned_rank(scores, maps, doublings).argmax(1), index)
+        return torch.where(undecided, aligned_rank(scores, maps, plan).argmax(1), index)
 
     def unique(undecided: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) -> Tensor:
         return index.clone()
@@ -186,43 +188,69 @@ def _eliminate(scores: Tensor, maps: Sequence[Tensor], budget: int = 128) -> Ten
     return left.flatten(1)
 
 
-def aligned_rank(scores: Tensor, maps: Sequence[Tensor], doublings: Sequence[int] | None = None) -> Tensor:
+def aligned_rank(scores: Tensor, maps: Sequence[Tensor], plan: Plan | None = None) -> Tensor:
     """The rank of each position in the order of the maps aligned there. (B, d1..dn), (B, C, d1..dn).. -> (B, P)
 
     Two positions compare by their score, then by the channels of the maps; where these are equal, by those of the
     next positions in row-major order, around the edges. Equal ranks mean equal aligned maps. Ranks are found by
-    prefix doubling: once every position knows the rank of the 2^k entries from it on, pairs of ranks give that of
-    2^(k+1) entries. Only comparisons are made, so the order is exact.
+    prefix doubling: once every position knows the rank of the w entries from it on, the ranks of `base` neighbours
+    w apart, read as the digits of one number, give that of base * w entries. Only comparisons are made, so the order
+    is exact.
     """
-    rank = dense_rank(scores.flatten(1))
-    for m in maps:
-        rank = _pair(rank, _channel_rank(m))
     sizes = tuple(scores.shape[1:])
-    counts = [_doublings(size, len(sizes)) for size in sizes] if doublings is None else doublings
+    base, counts = merging_plan(sizes) if plan is None else plan
+    planes = [dense_rank(t.flatten(2)) for t in (scores[:, None], *maps)]
+    rank = torch.cat(planes, 1)  # (B, 1 + C.., P)
+    while rank.shape[1] > 1:
+        rank = torch.nn.functional.pad(rank, (0, 0, 0, -rank.shape[1] % base))  # equal everywhere: decides nothing
+        rank = _merge(rank.view(rank.shape[0], -1, base, rank.shape[2]), 2, base)
+    rank = rank[:, 0]
     for axis in range(len(sizes), 0, -1):
+        size = sizes[axis - 1]
+        i = torch.arange(size, device=rank.device)[:, None]
         for k in range(counts[axis - 1]):
-            ahead = rank.view(-1, *sizes).roll(-(2**k), axis).flatten(1)
-            rank = _pair(rank, ahead)
+            ahead = (i + base**k * torch.arange(base, device=rank.device)).remainder(size)  # (size, base)
+            entries = rank.view(-1, *sizes).index_select(axis, ahead.flatten())
+            entries = entries.view(-1, *sizes[:axis], base, *sizes[axis:])
+            # the digits behind the last axis, where the ranks are
+            rank = _merge(entries.movedim(axis + 1, 1).flatten(2), 1, base)
     return rank
 
 
-def _doublings(size: int, ndim: int) -> int:
-    """How often 1 must be doubled to reach `size`; generous where an exporter leaves it open, for spare ones change
-    nothing.
+def merging_plan(sizes: Sequence[int]) -> Plan:
+    """How many ranks are merged at a time, and how often along each axis.
+
+    As many as an int64 holds as the digits of one number; generous where an exporter leaves the sizes open, for spare
+    merges change nothing.
     """
+    counts = [_merges(size, 2, len(sizes)) for size in sizes]
+    if any(_is_open(size) for size in sizes):
+        return 2, counts
+    bits = max(1, (math.prod(sizes) - 1).bit_length())
+    base = max(2, min(16, 62 // bits))
+    return base, [_merges(size, base, len(sizes)) for size in sizes]
+
+
+def _merges(size: int, base: int, ndim: int) -> int:
+    """How often 1 must be multiplied by `base` to reach `size`."""
     enough = _SYMBOLIC_DOUBLINGS[min(ndim, 3)]
     if isinstance(size, torch.SymInt):
         torch._check(
             size <= 2**enough, lambda: f"GHS exported with dynamic sizes takes at most {2**enough} pixels on an axis."
         )
-        return enough
-    exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # torch 2.4 does not know
-    if torch.compiler.is_dynamo_compiling() and exporting():  # there a dynamic size looks like any other
+    if _is_open(size):
         return enough
     k = 0
-    while 2**k < size:
+    while base**k < size:
         k += 1
     return k
+
+
+def _is_open(size: int) -> bool:
+    """Whether an exporter may leave a size open."""
+    exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # torch 2.4 does not know
+    # inside dynamo a dynamic size looks like any other
+    return isinstance(size, torch.SymInt) or (torch.compiler.is_dynamo_compiling() and exporting())
 
 
 def dense_rank(values: Tensor) -> Tensor:
@@ -235,19 +263,14 @@ def dense_rank(values: Tensor) -> Tensor:
     return torch.empty_like(rank).scatter(-1, order, rank)
 
 
-def _pair(major: Tensor, minor: Tensor) -> Tensor:
-    """The rank of (major, minor) in lexicographic order."""
-    return dense_rank(major * major.shape[-1] + minor)
-
-
-def _channel_rank(m: Tensor) -> Tensor:
-    """The rank of each position's channel vector, by merging neighbouring channels. (B, C, ...) -> (B, P)"""
-    rank = dense_rank(m.flatten(2))  # (B, C, P)
-    while rank.shape[1] > 1:
-        even = rank.shape[1] // 2 * 2
-        merged = _pair(rank[:, 0:even:2], rank[:, 1:even:2])
-        rank = torch.cat([merged, rank[:, even:]], 1) if even < rank.shape[1] else merged
-    return rank[:, 0]
+def _merge(rank: Tensor, axis: int, base: int) -> Tensor:
+    """The rank of `base` ranks along an axis, in lexicographic order: the digits of one number. (..., base, .., P)"""
+    pixels = rank.shape[-1]
+    if base == 2:
+        return dense_rank(rank.select(axis, 0) * pixels + rank.select(axis, 1))
+    digit = 1 << max(1, (pixels - 1).bit_length())  # powers of two are exact even where a runtime takes them as floats
+    weights = torch.pow(digit, torch.arange(base - 1, -1, -1, device=rank.device))
+    return dense_rank((rank * weights.view(-1, *[1] * (rank.dim() - axis - 1))).sum(axis))
 
 
 def _window_argmax(scores: Tensor, candidates: Tensor) -> Tensor:

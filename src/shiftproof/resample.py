@@ -54,7 +54,7 @@ def mark_absent(out: Tensor, selection: Tensor) -> Tensor:
     May write into `out`.
     """
     if is_eager(out) and is_eager(selection) and (selection.numel() == 0 or int(selection.min()) >= 0):
-        return out.add_(0.0)
+        return out + 0.0 if out.requires_grad else out.add_(0.0)
     absent = torch.where(selection[..., 0] < 0, torch.nan, 0.0).to(out.dtype)
     return out + absent.view(*absent.shape, *[1] * (out.dim() - absent.dim()))
 

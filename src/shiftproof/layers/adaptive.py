@@ -38,7 +38,9 @@ def filter_pool(
     for k, offset in enumerate(itertools.product(range(taps), repeat=ndim)):
         where = (slice(o, o + (n - 1) * s + 1, s) for o, n, s in zip(offset, counts, strides))
         part = padded[(slice(None), slice(None), *where)].to(work)
-        part = part.reshape(x.shape[0], weights.shape[1], -1, *counts)  # (B, G, C / G, N1..Nn)
+        part = part.reshape(
+            x.shape[0], weights.shape[1], x.shape[1] // weights.shape[1], *counts
+        )  # (B, G, C / G, N1..Nn)
         term = weights[:, :, k, None].to(work) * part
         total = term if total is None else total + term
     assert total is not None
@@ -75,7 +77,7 @@ class AdaptiveBlurPool(Downsample):
     def weights(self, x: Tensor) -> Tensor:
         """The filter of every group at every output position. (B, C, d1..dn) -> (B, G, taps^n, N1..Nn)"""
         logits: Tensor = self.norm(self.conv(x))
-        return logits.reshape(x.shape[0], self.groups, -1, *logits.shape[2:]).softmax(2)
+        return logits.reshape(x.shape[0], self.groups, self.taps**self.ndim, *logits.shape[2:]).softmax(2)
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
         """The filtered maps; the filters belong to these channels, so there is nothing to share."""

@@ -85,7 +85,8 @@ def mixed_pool(
     """a * maximum + (1 - a) * mean of each window, with a = `mixture` (Lee, Gallagher and Tu 2016)."""
     largest = max_pool(x, stride, kernel_size, padding, ndim)
     mean = avg_pool(x, stride, kernel_size, padding, ndim)
-    return mean + mixture * (largest - mean)
+    weight = torch.as_tensor(mixture, dtype=mean.dtype, device=mean.device)
+    return torch.lerp(mean, largest, weight)
 
 
 def stochastic_pool(

@@ -79,12 +79,21 @@ def convert(
         _insert(traced, front)
     traced.graph.lint()
     traced.recompile()
+    try:
+        report.flops_after = _flops(traced, x)
+    except RuntimeError as error:
+        changed = f" ({', '.join(report.resized)})" if report.resized else ""
+        raise ConversionError(
+            f"the converted network does not run: {error}. Its maps are larger where the source did not keep their "
+            f"size{changed}; a head that flattens maps was made for the old size: give those layers a padding that "
+            f"keeps the size, or the network a pooling before its head."
+        ) from error
     verify(traced, x, report, strict, aligned=front is not None)
-    report.flops_after = _flops(traced, x)
     for path in traced.meta.pop("untraced"):
         report.notes.append(f"`{path}` could not be traced and is left as it is, padding included.")
     report.notes.append("The weights were trained without these layers: they want fine-tuning.")
-    traced.meta["shiftproof"] = report
+    traced.meta["shiftproof"] = report  # survives copying
+    vars(traced)["shiftproof_report"] = report  # survives pickling
     for path, module in traced.named_modules():
         module.training = modes.get(path, model.training)
     return traced
@@ -92,7 +101,7 @@ def convert(
 
 def conversion_report(model: nn.Module) -> ConversionReport:
     """What `convert` did to make this network."""
-    report = getattr(model, "meta", {}).get("shiftproof")
+    report = getattr(model, "shiftproof_report", None) or getattr(model, "meta", {}).get("shiftproof")
     if not isinstance(report, ConversionReport):
         raise ValueError(f"`model` ({type(model).__name__}) must come from `convert`: it has no report.")
     return report

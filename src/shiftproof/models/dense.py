@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from shiftproof.layers.convolution import CONVOLUTIONS, same_padding
 from shiftproof.models.frames import Operation
 from shiftproof.models.tracing import ConversionError
 
-_POOL = {
+_POOL: dict[tuple[str, int], Any] = {
     ("max", 1): F.max_pool1d, ("max", 2): F.max_pool2d, ("max", 3): F.max_pool3d,
     ("average", 1): F.avg_pool1d, ("average", 2): F.avg_pool2d, ("average", 3): F.avg_pool3d,
 }  # fmt: skip
@@ -39,7 +38,8 @@ def dense_convolution(source: _ConvNd, op: Operation, padding: str | None) -> nn
     layer.padding = tuple(before for before, _ in around)
     layer.padding_mode = padding or op.mode
     layer._reversed_padding_repeated_twice = [n for pair in reversed(around) for n in pair]
-    return layer
+    dense: nn.Module = layer
+    return dense
 
 
 class DensePool(nn.Module):
@@ -55,7 +55,7 @@ class DensePool(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, d1..dn) -> (B, C, d1..dn), or smaller by what the window sticks out."""
-        pool: Callable[..., Any] = _POOL[self.kind, len(self.kernel)]
+        pool = _POOL[self.kind, len(self.kernel)]
         spread = {"dilation": self.dilation} if self.kind == "max" else {}
         if self.padding is not None:
             around = [same_padding(k, d, p) for k, d, p in zip(self.kernel, self.dilation, self.amounts)]
@@ -63,11 +63,13 @@ class DensePool(nn.Module):
                 padded = F.pad(x, [n for pair in reversed(around) for n in pair], value=-torch.inf)
             else:
                 padded = shifts.pad(x, around, self.padding)
-            return pool(padded, self.kernel, 1, **spread)
+            out: Tensor = pool(padded, self.kernel, 1, **spread)
+            return out
         options = {k: v for k, v in self.options.items() if k != "ceil_mode"}
         if self.options.get("ceil_mode"):
             x = self._room_for_the_last(x)
-        return pool(x, self.kernel, 1, self.amounts, **spread, **options)
+        out = pool(x, self.kernel, 1, self.amounts, **spread, **options)
+        return out
 
     def _room_for_the_last(self, x: Tensor) -> Tensor:
         """`ceil_mode` admits a last window that sticks out: give it something to look at that counts for nothing."""

@@ -6,6 +6,7 @@ which shares one selection.
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from collections import defaultdict
@@ -97,7 +98,7 @@ def _follow(op: Operation, values: Values, modules: dict[str, nn.Module]) -> Sit
     end, active = op.node, False
     while len(end.users) == 1 and op.kind != "slice":
         (user,) = end.users
-        if not _is_norm_or_activation(user, end, op, values, modules):
+        if not _is_norm_or_activation(user, end, op, values, modules) or _is_random(user, end, values, modules):
             break
         active = active or not _is_affine(user, end, values, modules)
         end = user
@@ -133,6 +134,17 @@ def _is_affine(user: fx.Node, node: fx.Node, values: Values, modules: dict[str, 
     a, b = torch.randn_like(x), torch.randn_like(x)
     at_a, at_b, at_sum, at_zero = (_apply(user, node, t, values, modules) for t in (a, b, a + b, torch.zeros_like(x)))
     return torch.allclose(at_a + at_b, at_sum + at_zero, rtol=1e-3, atol=1e-3)
+
+
+def _is_random(user: fx.Node, node: fx.Node, values: Values, modules: dict[str, nn.Module]) -> bool:
+    """Whether `user` draws at random in training, such as dropout: it shall draw for as many values as before."""
+    learning = {str(user.target): copy.deepcopy(modules[str(user.target)]).train()} if user.op == "call_module" else {}
+    flags = {n: True if isinstance(v, bool) else v for n, v in values.items() if n in user.all_input_nodes}
+    try:
+        first, second = (_apply(user, node, values[node], flags, modules | learning) for _ in range(2))
+    except (RuntimeError, ValueError):
+        return False
+    return not torch.equal(first, second)
 
 
 def _apply(node: fx.Node, replaced: fx.Node, value: Tensor, values: Values, modules: dict[str, nn.Module]) -> Any:
@@ -310,8 +322,8 @@ def _leads_to(node: fx.Node, goal: fx.Node) -> bool:
 
 def _last(graph: fx.Graph, nodes: list[fx.Node]) -> fx.Node:
     wanted = set(nodes)
-    *_, last = (node for node in graph.nodes if node in wanted)
-    return last
+    ordered: list[fx.Node] = [node for node in graph.nodes if node in wanted]
+    return ordered[-1]
 
 
 def _put(traced: fx.GraphModule, target: str, module: nn.Module) -> None:

@@ -82,7 +82,6 @@ def trace(model: nn.Module) -> fx.GraphModule:
     """
     twin = copy.deepcopy(model)
     modes = {name: m.training for name, m in twin.named_modules()}
-    twin.add_module(FLAG, TrainingFlag())
     opaque: set[str] = set()
     whole: set[str] = set()  # left untraced because they could not be
     while True:
@@ -107,7 +106,10 @@ def trace(model: nn.Module) -> fx.GraphModule:
             )
     for name, m in twin.named_modules():
         m.training = modes.get(name, model.training)
+    if any(node.target == FLAG for node in graph.nodes):
+        twin.add_module(FLAG, TrainingFlag())
     traced = fx.GraphModule(twin, graph, class_name=type(model).__name__)
+    traced._tracer_cls = None  # unpickling traces again, with a tracer of its own
     traced.meta["untraced"] = sorted(whole)
     _keep_unused(twin, traced)
     traced.train(model.training)
@@ -136,7 +138,20 @@ def _trace_once(model: nn.Module, opaque: set[str], mode: bool) -> tuple[fx.Grap
         )
         refusal.module = tracer.path[-1] if tracer.path else ""
         raise refusal from error
+    _one_input(graph)
     return graph, tracer.asked
+
+
+def _one_input(graph: fx.Graph) -> None:
+    """Remove the placeholders of arguments that keep their defaults, and torch's assertions that they do."""
+    _, *rest = [node for node in graph.nodes if node.op == "placeholder"]
+    for node in rest:
+        doomed = [node]
+        for n in doomed:
+            doomed += n.users
+        for n in reversed(doomed):
+            graph.erase_node(n)
+    graph.set_codegen(fx.graph.CodeGen())
 
 
 def _text(graph: fx.Graph) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from shiftproof.layers import Downsample
 from shiftproof.layers.align import RollToPivot
@@ -92,9 +92,9 @@ def stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
         axes.sort(key=lambda a: a != first)
         return [value.roll(amount(node), tuple(range(a, a + len(space)))) for a in axes]
 
+    problems = _apart(separators, frames, modules)
     behind = _behind(traced.graph, separators)
     ahead = _ahead(traced.graph, separators)
-    problems: list[str] = []
 
     class Shifted(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
@@ -115,6 +115,22 @@ def stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
     with torch.no_grad():
         Shifted(traced).run(x.clone())
     return problems
+
+
+def _apart(separators: set[fx.Node], frames: Frames, modules: dict[str, nn.Module]) -> list[str]:
+    """Layers that select each for itself although their maps meet again."""
+    by_frame: dict[fx.Node, list[fx.Node]] = {}
+    for node in separators:
+        module = modules[str(node.target)]
+        if node in frames.space and (
+            isinstance(module, Together) or (isinstance(module, Downsample) and module.selects)
+        ):
+            by_frame.setdefault(frames.of(node), []).append(node)
+    return [
+        f"{' and '.join(sorted(map(where, nodes)))} select each for itself, but their maps meet again."
+        for nodes in by_frame.values()
+        if len(nodes) > 1
+    ]
 
 
 def _behind(graph: fx.Graph, separators: set[fx.Node]) -> set[fx.Node]:
