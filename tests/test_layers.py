@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import kornia
 import pytest
 import torch
 import torch.nn.functional as F
@@ -26,6 +27,7 @@ from shiftproof.layers import (
     select_component,
 )
 from shiftproof.shifts import circular_shift
+from zoo import timm
 
 PADDINGS = ["circular", "reflect", "replicate", "zeros"]
 
@@ -52,6 +54,26 @@ def test_blur_is_its_definition(stride: int, taps: int, padding: str) -> None:
         x = torch.randn(2, 2, *sizes, dtype=torch.float64)
         y = blur_pool(x, stride, taps, padding, ndim=len(sizes))
         assert torch.allclose(y, blur_oracle(x, stride, taps, padding), atol=1e-13)
+
+
+@pytest.mark.parametrize(("stride", "taps"), [(2, 3), (2, 5), (1, 3), (2, 7)])
+def test_blur_is_kornias(stride: int, taps: int) -> None:
+    """kornia pads with zeros and weights by Pascal's triangle."""
+    x = torch.randn(2, 3, 12, 10)
+    theirs = kornia.filters.blur_pool2d(x, taps, stride)
+    assert torch.allclose(blur_pool(x, stride, taps, "zeros"), theirs, atol=1e-6)
+    module = kornia.filters.BlurPool2D(taps, stride)
+    assert torch.allclose(BlurPool(stride=stride, taps=taps, padding="zeros")(x), module(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("taps", [3, 5, 7])
+@pytest.mark.parametrize("padding", ["reflect", "circular", "replicate", "zeros"])
+def test_blur_is_timms(taps: int, padding: str) -> None:
+    """At stride 2; at larger ones timm pads more than its filter needs, and its grid lies elsewhere."""
+    x = torch.randn(2, 3, 12, 16)
+    mode = "constant" if padding == "zeros" else padding
+    theirs = timm.layers.blur_pool.BlurPool2d(3, filt_size=taps, stride=2, pad_mode=mode)(x)
+    assert torch.allclose(BlurPool(taps=taps, padding=padding)(x), theirs, atol=1e-6)
 
 
 @pytest.mark.parametrize("criterion", ["l1", "l2", "linf", "l1min", "l2min"])

@@ -214,3 +214,32 @@ def test_polyphase_components(sizes: tuple[int, ...], stride: tuple[int, ...]) -
 def test_polyphase_needs_divisible_sizes() -> None:
     with pytest.raises(ValueError, match="must be divisible by the `stride`"):
         polyphase(torch.ones(5, 4), 2)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("amounts", [[(1, 1), (1, 1)], [(0, 3), (2, 0)], [(5, 5), (4, 4)], [(0, 0), (1, 2)]])
+def test_gradient_of_the_wrap(amounts: list[tuple[int, int]], layout: torch.memory_format) -> None:
+    """The same values and gradients as torch's padding, in the memory layout of the map, to any order."""
+    x = torch.randn(2, 6, 5, 4, dtype=torch.float64).contiguous(memory_format=layout).requires_grad_()
+    flat = [n for pair in reversed(amounts) for n in pair]
+    padded, expected = pad(x, amounts, "circular"), torch.nn.functional.pad(x, flat, mode="circular")
+    assert torch.equal(padded, expected)
+    assert padded.is_contiguous(memory_format=layout)
+    g = torch.randn_like(padded)
+    ours, theirs = (torch.autograd.grad(y, x, g)[0] for y in (padded, expected))
+    assert torch.allclose(ours, theirs, atol=1e-12)
+    assert ours.is_contiguous(memory_format=layout)
+    f = lambda t: pad(t, amounts, "circular")  # noqa: E731
+    assert torch.autograd.gradcheck(f, x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(f, x)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7), (2, 3, 4, 3, 5), (0, 3, 4)])
+def test_gradient_of_the_wrap_in_other_dimensions(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    amounts = [(1, 2), (0, 3), (2, 2)][: len(shape) - 2]
+    y = pad(x, amounts, "circular")
+    expected = torch.nn.functional.pad(x, [n for p in reversed(amounts) for n in p], mode="circular")
+    g = torch.randn_like(y)
+    ours, theirs = (torch.autograd.grad(t, x, g)[0] for t in (y, expected))
+    assert torch.allclose(ours, theirs, atol=1e-12)

@@ -12,7 +12,7 @@ _operators: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no
 for _name in ("nms", "qnms"):
     _operators.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
-import timm  # noqa: E402
+import timm as timm  # noqa: E402
 import torchvision  # noqa: E402
 
 
