@@ -10,7 +10,9 @@ from pathlib import Path
 import shiftproof
 
 # the extra that brings a module which the core does not need
-_EXTRAS = {"matplotlib": "report", "PIL": "report", "rich": "report", "skimage": "report"}
+_EXTRAS = {"matplotlib": "report", "PIL": "report", "rich": "report", "safetensors": "train", "skimage": "report"}
+# modules that a command needs only where the user names them
+_PACKAGES = ("timm", "onnx", "onnxscript")
 
 
 def _cameraman(options: argparse.Namespace) -> int:
@@ -23,6 +25,21 @@ def _bench(options: argparse.Namespace) -> int:
     from shiftproof.reports import costs
 
     return costs.run(options.out, options.json, options.quick)
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from shiftproof.models import files
+
+    return files.run(
+        options.source,
+        options.weights,
+        options.method,
+        options.padding,
+        options.size,
+        options.loose,
+        options.out,
+        options.json,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,6 +69,15 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("bench", _bench, "Time every method in one run, forward and backward, as ratios.")
     sub.add_argument("--out", type=Path, default=Path("bench"), metavar="DIR", help="where record and figure go")
     sub.add_argument("--quick", action="store_true", help="few repetitions: a look, not a measurement")
+
+    sub = command("convert", _convert, "Make a network shift-proof: print what was replaced, write it to a file.")
+    sub.add_argument("source", metavar="SOURCE", help="module:factory of the network, or timm:NAME")
+    sub.add_argument("--weights", type=Path, metavar="FILE", help="a state_dict, as .safetensors or .pt")
+    sub.add_argument("--method", default="ghs", help="the downsampling method, by name")
+    sub.add_argument("--padding", default="circular", help="circular, reflect, replicate, zeros, or keep")
+    sub.add_argument("--size", type=int, nargs="+", metavar="PIXELS", help="of the inputs: one number, or two")
+    sub.add_argument("--loose", action="store_true", help="convert what can be converted and list the rest")
+    sub.add_argument("-o", "--out", type=Path, metavar="FILE", help="model.pt2 or model.onnx")
     return parser
 
 
@@ -61,12 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        name = (error.name or "").partition(".")[0]
+        if name not in _EXTRAS and name not in _PACKAGES:
             raise
-        _complain(
-            f"`shiftproof {options.command}` needs {error.name}: install it with `pip install 'shiftproof[{extra}]'`."
-        )
+        wanted = f"'shiftproof[{_EXTRAS[name]}]'" if name in _EXTRAS else name
+        _complain(f"`shiftproof {options.command}` needs {error.name}: install it with `pip install {wanted}`.")
     except (ValueError, OSError) as error:
         _complain(str(error))
     return 2

@@ -70,7 +70,7 @@ def convert(
     front, layer = make(x.shape[1], (2,) * (x.dim() - 2)).split()
     name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
     law = "exact-invariant" if front is not None else layer.law if padding == "circular" else "none"
-    report = ConversionReport(name, padding, law, flops_before=_flops(traced, x))
+    report = ConversionReport(name, padding, law, flops_before=_flops(traced, x), example=list(x.shape))
     if front is None or not layer.in_convolution:
         rewrite(traced, values, lambda *a: make(*a).split()[1], padding, strict, report)
     else:

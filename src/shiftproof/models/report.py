@@ -34,6 +34,7 @@ class ConversionReport:
     notes: list[str] = field(default_factory=list)
     flops_before: int = 0
     flops_after: int = 0
+    example: list[int] = field(default_factory=list)  # the shape of the inputs it was checked with
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings."""
@@ -49,7 +50,7 @@ class ConversionReport:
                 f"({ratio:.2f}x)."
             )
         if self.repadded:
-            out.append(f"Padding {self.padding!r} set on {len(self.repadded)} convolutions and poolings.")
+            out.append(f"Padding {self.padding!r} in {len(self.repadded)} convolutions and poolings.")
         if self.resized:
             out.append(f"Now keep the size of the map, which they did not: {', '.join(self.resized)}.")
         out += [f"Left as it was: {item}" for item in self.left]
