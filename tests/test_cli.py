@@ -17,6 +17,7 @@ from PIL import Image
 from shiftproof import convert
 from shiftproof.cli import main
 from shiftproof.evaluation import efficiency
+from shiftproof.layers import methods
 from shiftproof.reports import cameraman, costs
 
 
@@ -119,8 +120,8 @@ def test_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_bench_misses_its_extra_before_the_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr(costs, "measure", lambda **_: pytest.fail("it measured first"))
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setattr(costs, "measure_layers", lambda *_: pytest.fail("it measured first"))
     assert main(["bench"]) == 2
 
 
@@ -142,20 +143,54 @@ def test_version_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert done.stdout.startswith("shiftproof ")
 
 
-def test_bench_measures_every_layer(
+def test_bench_measures_everything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small sizes here; the numbers themselves are nobody's business in a test."""
+    import zoo  # noqa: F401
+
     monkeypatch.setattr(costs, "SIZES", [(2, 3, 8, 8), (2, 8, 4, 6)])
+    monkeypatch.setattr(costs, "NETWORKS", {"resnet20": (2, 8)})
+    monkeypatch.setattr(costs, "CONVERTED", (2, 32))
+    monkeypatch.setattr(costs, "MAPS", (4, 8))
     assert main(["bench", "--quick", "--out", str(tmp_path)]) == 0
-    assert "GHS / APS-3, each in its better layout" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "GHS / APS-3, each in its better layout" in printed
+    assert "resnetblur18 per FLOP of convolution" in printed
     assert main(["bench", "--quick", "--json", "--out", str(tmp_path)]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record == json.loads((tmp_path / "layers.json").read_text())
-    assert len(record["rows"]) == 2 * 2 * 2
-    for row in record["rows"]:
-        assert {"max", "LPF-3", "APS-3", "GHS", "floor"} <= set(row["times"])
+    records = json.loads(capsys.readouterr().out)
+    assert records == {part: json.loads((tmp_path / f"{part}.json").read_text()) for part in records}
+    assert list(records) == ["layers", "networks", "scaling"]
+    assert len(records["layers"]["rows"]) == 2 * 2 * 2
+    for row in records["layers"]["rows"]:
+        assert {"max", "LPF-3", "APS-3", "GHS", "floor", "LPF-3 (kornia)", "LPF-3 (timm)"} <= set(row["times"])
         assert all(0 < t["low"] <= t["median"] <= t["high"] for t in row["times"].values())
+    strided = records["networks"]["rows"][0]["flops"]
+    assert strided["ghs"] / strided["strided"] == pytest.approx(1.17, abs=0.01)
+    assert set(records["scaling"]["rows"][0]["bytes"]) == set(methods())
+    with Image.open(tmp_path / "scaling.png") as picture:
+        assert min(picture.size) > 600
+    assert main(["bench", "scaling", "--quick", "--json", "--out", str(tmp_path)]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["scaling"]
+
+
+def test_bench_does_without_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("kornia.filters", "timm", "timm.layers.blur_pool"):
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(costs, "NETWORKS", {})
+    assert costs.peers(3) == {}
+    assert list(costs.measure_networks(1)) == []
+
+
+def test_peak_memory_counts_what_is_held_at_once() -> None:
+    x = torch.zeros(2**18)  # 1 MiB
+    assert efficiency.peak_memory(lambda: x + 1) == 2**20
+    assert efficiency.peak_memory(lambda: ((x + 1) + 1) + 1) == 2 * 2**20
+
+
+def test_flops_of_convolutions() -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, stride=2, padding=1, groups=1), torch.nn.ReLU())
+    assert efficiency.flops(net, torch.rand(5, 3, 8, 8)) == 2 * 27 * 8 * 16
 
 
 def test_timing_takes_turns() -> None:

@@ -23,15 +23,19 @@ class Timing:
     repetitions: int
 
 
-def in_turns(calls: Sequence[Callable[[], object]], repetitions: int, warm_up: int = 5) -> list[Timing]:
+def in_turns(
+    calls: Sequence[Callable[[], object]], repetitions: int, warm_up: int = 5, twice: bool = True
+) -> list[Timing]:
     """Time each call once per round, for `repetitions` rounds, after `warm_up` rounds that do not count.
 
-    Whatever the machine does in between hits all of them alike.
+    Whatever the machine does in between hits all of them alike. Each is called `twice` and the second call counts, so
+    that nobody pays for the caches the previous one left behind; long calls need not.
     """
     seconds: list[list[float]] = [[] for _ in calls]
     for round_ in range(-warm_up, repetitions):
         for mine, call in zip(seconds, calls):
-            call()  # so that nobody pays for the caches the previous one left behind
+            if twice:
+                call()
             start = time.perf_counter()
             call()
             if round_ >= 0:
@@ -41,6 +45,39 @@ def in_turns(calls: Sequence[Callable[[], object]], repetitions: int, warm_up: i
         quartiles = statistics.quantiles(mine, n=4) if len(mine) > 1 else [mine[0]] * 3
         out.append(Timing(statistics.median(mine), quartiles[0], quartiles[2], repetitions))
     return out
+
+
+def peak_memory(call: Callable[[], object]) -> int:
+    """The most bytes that a call holds at once beyond what was there before, its result included (CPU only)."""
+    call()
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        kept = call()
+    del kept
+    held = most = 0
+    results = profile.profiler.kineto_results
+    for event in results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            most = max(most, held)
+    return most
+
+
+def flops(model: torch.nn.Module, x: Tensor) -> int:
+    """Of the dense convolutions of one forward pass, per image."""
+    counts = []
+
+    def count(module: torch.nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> None:
+        weight: Tensor = module.weight  # type: ignore[assignment]
+        counts.append(2 * weight[0].numel() * out[0].numel())
+
+    convolutions = [m for m in model.modules() if isinstance(m, torch.nn.modules.conv._ConvNd)]
+    hooks = [m.register_forward_hook(count) for m in convolutions]
+    with torch.no_grad():
+        model(x)
+    for hook in hooks:
+        hook.remove()
+    return sum(counts)
 
 
 def forward(layer: Layer, x: Tensor) -> Callable[[], object]:

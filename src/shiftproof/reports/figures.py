@@ -118,3 +118,33 @@ def _save(figure: Figure, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DPI, bbox_inches="tight", pad_inches=0.08)
     return path
+
+
+def scaling(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """Time and memory of every method against the size of the map, both axes logarithmic."""
+    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    sizes = [row["size"][-1] for row in rows]
+    for k, name in enumerate(rows[0]["times"]):
+        ours = name.startswith("ghs")
+        style = {
+            "color": f"C{k % 10}" if not ours else INK,
+            "linewidth": 2.4 if name == "ghs" else 1.2,
+            "linestyle": "--" if name == "ghs-paper" or k >= 10 else "-",
+            "marker": "o",
+            "markersize": 3,
+            "zorder": 3 if ours else 2,
+        }
+        left.plot(sizes, [row["times"][name]["median"] * 1e3 for row in rows], label=name, **style)
+        right.plot(sizes, [max(row["bytes"][name], 1) / 2**20 for row in rows], label=name, **style)
+    batch, channels = rows[0]["size"][:2]
+    left.set(title="forward pass", ylabel="milliseconds")
+    right.set(title="memory held at once, result included", ylabel="MiB")
+    for axes in (left, right):
+        axes.set(xscale="log", yscale="log", xlabel=f"pixels on each side, {batch} maps of {channels} channels")
+        axes.set_xticks(sizes, [str(n) for n in sizes])
+        axes.minorticks_off()
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#e3e3e3", linewidth=0.6, zorder=0)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
+    return _save(figure, path)
