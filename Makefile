@@ -12,7 +12,7 @@ export ONEDNN_MAX_CPU_ISA := AVX512_CORE_BF16
 demo: $(VENV)/.report
 	$(BIN)/shiftproof cameraman --out demo
 
-test: $(VENV)/.dev compiler lint check-types
+test: compiler $(VENV)/.dev lint check-types
 	rm -f .coverage .coverage.*
 	$(BIN)/pytest -n 2 --cov --cov-report=
 	$(BIN)/coverage report
@@ -29,25 +29,25 @@ bench: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python benchmarks/bench.py --out bench
 
 # the property tests with many more examples
-soak: $(VENV)/.dev compiler
+soak: compiler $(VENV)/.dev
 	SHIFTPROOF_PROFILE=soak $(BIN)/pytest -n 2 tests
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.report: pyproject.toml constraints.txt | $(VENV)/bin/pip
+$(VENV)/.report: pyproject.toml constraints.txt src/shiftproof/native.c | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[report]'
 	touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
+$(VENV)/.dev: pyproject.toml constraints.txt src/shiftproof/native.c | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/.report
 
-# torch.compile calls a C++ compiler
+# torch.compile calls a C++ compiler, and the kernels want one for C
 compiler:
 	@command -v g++ >/dev/null || command -v clang++ >/dev/null || { \
 	  command -v apt-get >/dev/null && apt-get update -q && apt-get install -q -y --no-install-recommends g++; } || { \
 	  echo 'make test needs a C++ compiler (g++ or clang++) for torch.compile: please install one.' >&2; exit 1; }
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build demo bench
+	rm -rf src/shiftproof/*.so $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build demo bench

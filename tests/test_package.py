@@ -24,6 +24,7 @@ LAYERS = [
     "grids",
     "expansion",
     "shifts",
+    "native",
     "pivots",
     "kernels",
     "resample",

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof import checks
+from shiftproof import checks, native
 from shiftproof.precision import wide
 from shiftproof.tracing import is_eager
 
@@ -79,6 +79,10 @@ def select_pivot(
 
 
 def _select(x: Tensor, pivot: str | Rule, ties: str, companions: Sequence[Tensor]) -> Tensor:
+    if pivot == "max" and is_eager(x) and native.fits(x):
+        found = native.maxima(x)
+        if found is not None:
+            return found
     rule = RULES[pivot] if isinstance(pivot, str) else pivot
     scores = rule(x)
     if scores.shape != (x.shape[0], *x.shape[2:]):

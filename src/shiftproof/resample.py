@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from shiftproof import native
 from shiftproof.precision import autocast_off
 from shiftproof.shifts import channels_last, count_up, take_from
 from shiftproof.tracing import is_eager
@@ -28,6 +29,10 @@ def resample(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequ
 
 
 def _forward(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
+    if is_eager(x) and native.fits(x):
+        done = native.resample(x, selection, origin, matrices, backwards=False)
+        if done is not None:
+            return _mark_only(done, selection)
     # turn the map so that the pivot p lies at the anchor a: F^[a - p] (Eq. 19; there a = 0)
     aligned = take_from(x, selection, origin)  # (B, C, d1..dn)
     # one product per axis: Q^T A Q, with A of Eq. 20 and Q^T of Eq. 22 fused into R
@@ -59,10 +64,19 @@ def mark_absent(out: Tensor, selection: Tensor) -> Tensor:
     return out + absent.view(*absent.shape, *[1] * (out.dim() - absent.dim()))
 
 
+def _mark_only(out: Tensor, selection: Tensor) -> Tensor:
+    """NaN where a sample has no pivot; the zeros are positive already."""
+    return out if int(selection.min()) >= 0 else mark_absent(out, selection)
+
+
 def _adjoint(g: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
     """The transpose of `_forward` in x: from (B, C, N1..Nn) back to (B, C, d1..dn)."""
     if g.numel() == 0:
         return g.new_zeros(*g.shape[:2], *(m.shape[1] for m in matrices))
+    if is_eager(g) and native.fits(g):
+        done = native.resample(g, selection, origin, matrices, backwards=True)
+        if done is not None:
+            return done
     work = g.to(matrices[0].dtype)
     if selection.dim() == 2 and channels_last(g):
         full = products(work, [m.mT for m in matrices])

@@ -1,0 +1,159 @@
+"""The compiled kernels give what the rest of the package gives without them, and keep the law."""
+
+import ctypes
+import importlib.machinery
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laws import hard_maps
+from shiftproof import native, resample
+from shiftproof.invariance import assert_shift_invariant
+from shiftproof.kernels import matrices_for
+from shiftproof.layers import GHS2d
+from shiftproof.pivots import select_pivot
+
+needs_kernels = pytest.mark.skipif(native.library is None, reason="the kernels were not built: no C compiler")
+LAYOUTS = [torch.contiguous_format, torch.channels_last]
+
+
+@needs_kernels
+@given(st.data())
+def test_kernel_is_the_definition(data: st.DataObject) -> None:
+    """Any sizes, both layouts, both directions, pivots per sample or per channel."""
+    draw = data.draw
+    batch, channels = draw(st.integers(1, 3)), draw(st.integers(1, 70))
+    sizes = draw(st.tuples(st.integers(1, 20), st.integers(1, 40)))
+    counts = [draw(st.integers(1, n)) for n in sizes]
+    layout = draw(st.sampled_from(LAYOUTS))
+    backwards = draw(st.booleans())
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 999)))
+    shape = counts if backwards else sizes
+    x = torch.randn(batch, channels, *shape, generator=generator).contiguous(memory_format=layout)
+    matrices = matrices_for(torch.empty(1, 1, *sizes), counts)
+    lead = (batch, channels) if draw(st.booleans()) else (batch,)
+    pivot = torch.stack([torch.randint(0, n, lead, generator=generator) for n in sizes], -1)
+    origin = [n // 2 for n in sizes]
+    done = native.resample(x, pivot, origin, matrices, backwards)
+    run = resample._adjoint if backwards else resample._forward
+    slow = run(x.double(), pivot, origin, [m.double() for m in matrices])
+    if done is None:
+        assert len(lead) == 2  # pivots per channel, with pixels that lie together
+        return
+    assert done.shape == slow.shape
+    assert torch.allclose(done.double(), slow, atol=2e-4)
+
+
+@needs_kernels
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("channels", [1, 3, 16, 37])
+def test_maxima(channels: int, layout: torch.memory_format) -> None:
+    """The only maximum, or nothing where there are several or a NaN."""
+    for sizes in ((1, 1), (3, 5), (32, 32), (7, 40)):
+        x = torch.randn(3, channels, *sizes).contiguous(memory_format=layout)
+        scores = x.amax(1).flatten(1)
+        expected = torch.stack([scores.argmax(1) // sizes[1], scores.argmax(1) % sizes[1]], 1)
+        found = native.maxima(x)
+        assert found is not None
+        assert torch.equal(found, expected)
+        twice = x.clone()
+        twice[1, 0, 0, 0] = twice[1, -1, -1, -1] = 9.0
+        assert (native.maxima(twice) is None) == (sizes != (1, 1))
+        many = x.clone()
+        many[1, :, 0, 0] = 9.0  # in several channels, at one place
+        assert native.maxima(many) is not None
+        ill = x.clone()
+        ill[2, -1, -1, -1] = torch.nan
+        assert native.maxima(ill) is None
+        low = torch.full_like(x, -torch.inf)
+        low[:, 0, 0, 0] = -3.0
+        assert native.maxima(low) is not None
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("compiled", [pytest.param(True, marks=needs_kernels), False])
+@pytest.mark.parametrize("channels", [2, 20])
+def test_law_with_and_without_kernels(
+    channels: int, compiled: bool, layout: torch.memory_format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiled:
+        monkeypatch.setattr(native, "library", None)
+    for layer in (GHS2d(), GHS2d.paper(), GHS2d(pivot="per-channel"), GHS2d((3, 1))):
+        for x in hard_maps((5, 18), channels).values():
+            assert_shift_invariant(layer, x.contiguous(memory_format=layout), shifts=30)
+
+
+@needs_kernels
+def test_gradients_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    for layout in LAYOUTS:
+        x = torch.randn(3, 24, 9, 12).contiguous(memory_format=layout).requires_grad_()
+        g = torch.randn(3, 24, 5, 6)
+        fast = torch.autograd.grad(GHS2d()(x), x, g)[0]
+        with monkeypatch.context() as without:
+            without.setattr(native, "library", None)
+            slow = torch.autograd.grad(GHS2d()(x), x, g)[0]
+        assert torch.allclose(fast, slow, atol=1e-5)
+        assert torch.allclose(fast, torch.autograd.grad(GHS2d()(x.double()), x, g.double())[0], atol=1e-5)
+
+
+@needs_kernels
+def test_without_memory_the_slow_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(2, 3, 8, 8)
+    expected = GHS2d()(x)
+
+    class Full:
+        shiftproof_maxima = native.library.shiftproof_maxima
+
+        @staticmethod
+        def shiftproof_resample(*_: Any) -> int:
+            return 1
+
+    monkeypatch.setattr(native, "library", Full)
+    assert torch.allclose(GHS2d()(x), expected, atol=1e-6)
+
+
+def test_other_maps_take_the_slow_way() -> None:
+    assert not native.fits(torch.zeros(1, 1, 4, 4, dtype=torch.float64))
+    assert not native.fits(torch.zeros(1, 1, 4))
+    assert not native.fits(torch.zeros(0, 1, 4, 4))
+    assert not native.fits(torch.zeros(1, 1, 4, 4, device="meta"))
+
+
+@needs_kernels
+def test_operands_are_made_once_and_forgotten_with_their_matrix() -> None:
+    matrix = torch.randn(3, 5)
+    made = native._operand(matrix, False, True)
+    assert made.shape == (5, 16)
+    assert native._operand(matrix, False, True) is made
+    before = len(native._operands)
+    del matrix
+    assert len(native._operands) == before - 1
+
+
+def test_a_library_that_cannot_be_loaded_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: str) -> None:
+        raise OSError("wrong ELF class")
+
+    monkeypatch.setattr(ctypes, "CDLL", broken)
+    assert native._load() is None
+    monkeypatch.setattr(importlib.machinery, "EXTENSION_SUFFIXES", [".none"])
+    assert native._load() is None
+
+
+def test_kernels_can_be_switched_off() -> None:
+    code = (
+        "import torch, shiftproof as sp; from shiftproof import native; assert native.library is None\n"
+        "sp.assert_shift_invariant(sp.GHS2d(), torch.rand(2, 3, 7, 8))"
+    )
+    environment = {"SHIFTPROOF_NATIVE": "0", "PATH": ""}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+def test_ties_are_broken_alike_with_and_without_kernels() -> None:
+    x = torch.randint(0, 2, (4, 3, 6, 6)).float()
+    assert torch.equal(select_pivot(x), select_pivot(x.double()))
