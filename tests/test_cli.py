@@ -170,6 +170,8 @@ def test_bench_measures_everything(
     assert set(records["scaling"]["rows"][0]["bytes"]) == set(methods())
     with Image.open(tmp_path / "scaling.png") as picture:
         assert min(picture.size) > 600
+    assert main(["bench", "layer"]) == 2
+    assert "`PART` (='layer') must be one of 'layers', 'networks', 'scaling'" in capsys.readouterr().err
     assert main(["bench", "scaling", "--quick", "--json", "--out", str(tmp_path)]) == 0
     assert list(json.loads(capsys.readouterr().out)) == ["scaling"]
 

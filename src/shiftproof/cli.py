@@ -11,7 +11,6 @@ import shiftproof
 
 # the extra that brings a module which the core does not need
 _EXTRAS = {"matplotlib": "report", "PIL": "report", "rich": "report", "safetensors": "train", "skimage": "report"}
-_BENCH = ("layers", "networks", "scaling")
 # modules that a command needs only where the user names them
 _PACKAGES = ("timm", "onnx", "onnxscript")
 
@@ -25,7 +24,7 @@ def _cameraman(options: argparse.Namespace) -> int:
 def _bench(options: argparse.Namespace) -> int:
     from shiftproof.reports import costs
 
-    return costs.run(options.out, options.json, options.quick, options.parts or list(_BENCH))
+    return costs.run(options.out, options.json, options.quick, options.parts or list(costs.PARTS))
 
 
 def _convert(options: argparse.Namespace) -> int:
@@ -69,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = command("bench", _bench, "Time every method in one run: layers, training steps of networks, growing maps.")
     sub.add_argument("--out", type=Path, default=Path("bench"), metavar="DIR", help="where record and figure go")
-    sub.add_argument("parts", nargs="*", metavar="PART", choices=_BENCH, help=f"{', '.join(_BENCH)}; all without it")
+    sub.add_argument("parts", nargs="*", metavar="PART", help="layers, networks or scaling; all of them by default")
     sub.add_argument("--quick", action="store_true", help="few repetitions: a look, not a measurement")
 
     sub = command("convert", _convert, "Make a network shift-proof: print what was replaced, write it to a file.")

@@ -19,12 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from shiftproof import checks, native
 from shiftproof.evaluation.efficiency import Layer, Timing, flops, forward, forward_backward, in_turns, peak_memory
 from shiftproof.kernels import matrices_for
 from shiftproof.layers import APS, BlurPool, GHS2d, create_downsample, methods
 from shiftproof.models import convert, create_model
 from shiftproof.resample import products
 
+PARTS = ("layers", "networks", "scaling")
 SIZES = [(32, 3, 32, 32), (32, 64, 32, 32), (32, 128, 16, 16), (8, 64, 112, 112)]
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 NETWORKS = {"resnet20": (256, 32), "resnet18": (32, 32)}  # batch, pixels
@@ -170,6 +172,7 @@ def machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "numpy": np.__version__,
+        "kernels": native.library is not None,
     }
 
 
@@ -189,6 +192,8 @@ Targets = Callable[[list[dict[str, Any]]], list[tuple[str, float, float]]]
 
 def run(out: Path, as_json: bool, quick: bool, parts: list[str]) -> int:
     """`shiftproof bench`: print the tables, write one record per part and the scaling plot."""
+    for part in parts:
+        checks.choice("PART", part, PARTS)
     if not as_json:
         import rich.console  # noqa: F401  (missing? say so before the long run, not after)
     if "scaling" in parts:
