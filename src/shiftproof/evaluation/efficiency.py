@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,10 +50,10 @@ def in_turns(
 
 
 def peak_memory(call: Callable[[], object]) -> int:
-    """The most bytes that a call holds at once beyond what was there before, its result included (CPU only)."""
+    """The most bytes of tensors that a call holds at once beyond those before it, its result included (CPU only)."""
     call()
     activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+    with _silence(), torch.profiler.profile(activities=activities, profile_memory=True) as profile:
         kept = call()
     del kept
     held = most = 0
@@ -61,6 +63,19 @@ def peak_memory(call: Callable[[], object]) -> int:
             held += event.nbytes()
             most = max(most, held)
     return most
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep what compiled code writes to the standard error, as torch's profiler does, off the terminal."""
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
 
 
 def flops(model: torch.nn.Module, x: Tensor) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from shiftproof.invariance import same_bits
 from shiftproof.layers import Downsample
 from shiftproof.layers.align import RollToPivot
 from shiftproof.models.dense import Together
@@ -156,7 +157,8 @@ def _close(a: Any, b: Any) -> bool:
         return all(_close(p, q) for p, q in zip(a, b))
     if not isinstance(a, Tensor) or a.shape != b.shape:
         return False
-    return torch.allclose(a, b, rtol=1e-3, atol=1e-4 * (1 + float(b.abs().max()) if b.numel() else 1.0))
+    scale = float(b.abs().max()) if b.numel() else 0.0
+    return torch.allclose(a, b, rtol=1e-3, atol=1e-4 * scale + 1e-30)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -164,6 +166,4 @@ def _same(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(_same(p, q) for p, q in zip(a, b))
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
-    from shiftproof.invariance import same_bits
-
     return same_bits(a, b) if isinstance(a, Tensor) else a == b
