@@ -14,7 +14,7 @@ demo: $(VENV)/.report
 
 test: compiler $(VENV)/.dev lint check-types
 	rm -f .coverage .coverage.*
-	$(BIN)/pytest -n 2 --cov --cov-report=
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=
 	$(BIN)/coverage report
 
 lint: $(VENV)/.dev
@@ -30,7 +30,7 @@ bench: $(VENV)/.dev
 
 # the property tests with many more examples
 soak: compiler $(VENV)/.dev
-	SHIFTPROOF_PROFILE=soak $(BIN)/pytest -n 2 tests
+	SHIFTPROOF_PROFILE=soak $(BIN)/pytest -n 2 --dist worksteal tests
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

@@ -81,32 +81,35 @@ def test_converted_network_under_all_shifts(name: str) -> None:
     assert_shift_invariant(convert(zoo.create(name)), images(1), batch_size=64)
 
 
-def round_trip(name: str, path: Path) -> None:
+# one of each kind of block; the others take minutes and run in `make soak`
+QUICK = {
+    *zoo.OWN,
+    "torchvision:resnet18",
+    "torchvision:mobilenet_v3_small",
+    "torchvision:densenet121",
+    "torchvision:convnext_tiny",
+    "torchvision:shufflenet_v2_x1_0",
+    "torchvision:squeezenet1_1",
+}
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in zoo.NAMES])
+def test_export_and_onnx(name: str, tmp_path: Path) -> None:
+    """Saved and loaded, and through onnxruntime: the same output, the same law, another batch."""
     new = convert(zoo.create(name))
     x = images()
     program = torch.export.export(new, (x,), dynamic_shapes=({0: DYNAMIC},))
-    torch.export.save(program, path / "model.pt2")
-    loaded = torch.export.load(path / "model.pt2").module()
+    torch.export.save(program, tmp_path / "model.pt2")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()
     with torch.no_grad():
         expected = new(images(3))
         scale = float(expected.abs().max())
-        for run in (loaded, to_onnx(program, x, path / "model.onnx")):
+        for run in (loaded, to_onnx(program, x, tmp_path / "model.onnx")):
             out = run(images(3))
             assert torch.allclose(out, expected, atol=1e-4 * scale)
             for shift in ((1, 0), (7, 30), (63, 2)):
                 assert same_bits(run(images(3).roll(shift, (2, 3))), out)
-
-
-@pytest.mark.parametrize("name", [n for n in zoo.NAMES if not n.startswith("timm")])
-def test_export_and_onnx(name: str, tmp_path: Path) -> None:
-    """Saved and loaded, and through onnxruntime: the same output, the same law, another batch."""
-    round_trip(name, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in zoo.NAMES if n.startswith("timm")])
-def test_export_and_onnx_of_timm(name: str, tmp_path: Path) -> None:
-    round_trip(name, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["torchvision:resnet18", "torchvision:shufflenet_v2_x1_0", "inception"])

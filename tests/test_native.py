@@ -127,9 +127,10 @@ def test_other_maps_take_the_slow_way() -> None:
 @needs_kernels
 def test_operands_are_made_once_and_forgotten_with_their_matrix() -> None:
     matrix = torch.randn(3, 5)
-    made = native._operand(matrix, False, True)
+    made = native._operand(matrix, False, False)
     assert made.shape == (5, 16)
-    assert native._operand(matrix, False, True) is made
+    assert native._operand(matrix, False, False) is made
+    assert native._operand(matrix, False, True).shape == (1, 5, 8)
     before = len(native._operands)
     del matrix
     assert len(native._operands) == before - 1

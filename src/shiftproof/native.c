@@ -20,10 +20,13 @@
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t mask __attribute__((vector_size(4 * LANES)));
 
-/* rows x (16 * vectors) of C = A B, summed over k in order; only `columns` of them are stored */
-INLINE void tile(const int rows, const int vectors, long k, long columns, const float *a, long lda, const float *b,
-                 long ldb, float *c, long ldc) {
-  vec sum[8][2];
+#define ROWS 8
+
+/* rows x (16 * vectors) of C = A B, summed over k in order; only `columns` of them are stored; A[i][p] is at
+   i * down + p * right */
+INLINE void tile(const int rows, const int vectors, long k, long columns, const float *a, const long down,
+                 const long right, const float *b, long ldb, float *c, long ldc) {
+  vec sum[ROWS][2];
 #pragma GCC unroll 8
   for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
@@ -35,7 +38,7 @@ INLINE void tile(const int rows, const int vectors, long k, long columns, const 
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
-      for (int v = 0; v < vectors; v++) sum[i][v] += a[i * lda + p] * row[v];
+      for (int v = 0; v < vectors; v++) sum[i][v] += a[i * down + p * right] * row[v];
   }
 #pragma GCC unroll 8
   for (int i = 0; i < rows; i++)
@@ -50,20 +53,24 @@ INLINE void tile(const int rows, const int vectors, long k, long columns, const 
     }
 }
 
-INLINE void column(const int vectors, long m, long k, long columns, const float *a, long lda, const float *b, long ldb,
-                   float *c, long ldc) {
+/* up to 32 columns of C; a packed A holds its rows eight by eight, those of one p together */
+INLINE void column(const int vectors, const int packed, long m, long k, long columns, const float *a, long lda,
+                   const float *b, long ldb, float *c, long ldc) {
+#define AT(i) packed ? a + (i) / ROWS * ROWS * k + (i) % ROWS : a + (i) * lda, packed ? 1 : lda, packed ? ROWS : 1
   long i = 0;
-  for (; i + 8 <= m; i += 8) tile(8, vectors, k, columns, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
-  if (i + 4 <= m) tile(4, vectors, k, columns, a + i * lda, lda, b, ldb, c + i * ldc, ldc), i += 4;
-  if (i + 2 <= m) tile(2, vectors, k, columns, a + i * lda, lda, b, ldb, c + i * ldc, ldc), i += 2;
-  if (i < m) tile(1, vectors, k, columns, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
+  for (; i + 8 <= m; i += 8) tile(8, vectors, k, columns, AT(i), b, ldb, c + i * ldc, ldc);
+  if (i + 4 <= m) tile(4, vectors, k, columns, AT(i), b, ldb, c + i * ldc, ldc), i += 4;
+  if (i + 2 <= m) tile(2, vectors, k, columns, AT(i), b, ldb, c + i * ldc, ldc), i += 2;
+  if (i < m) tile(1, vectors, k, columns, AT(i), b, ldb, c + i * ldc, ldc);
+#undef AT
 }
 
-/* C (m x n) = A (m x k) B (k x n); the rows of B may be read up to the next multiple of 16 beyond n */
-INLINE void multiply(long m, long k, long n, const float *a, long lda, const float *b, long ldb, float *c, long ldc) {
+/* C (m x n) = A (m x k) B (k x n); the rows of B may be read up to the next multiple of 16 beyond n; lda 0: packed */
+INLINE void multiply(long m, long k, long n, const float *a, const long lda, const float *b, long ldb, float *c,
+                     long ldc) {
   long j = 0;
-  for (; j + LANES < n; j += 2 * LANES) column(2, m, k, n - j, a, lda, b + j, ldb, c + j, ldc);
-  if (j < n) column(1, m, k, n - j, a, lda, b + j, ldb, c + j, ldc);
+  for (; j + LANES < n; j += 2 * LANES) column(2, lda == 0, m, k, n - j, a, lda, b + j, ldb, c + j, ldc);
+  if (j < n) column(1, lda == 0, m, k, n - j, a, lda, b + j, ldb, c + j, ldc);
 }
 
 INLINE long padded(long n) { return (n + LANES - 1) / LANES * LANES; }
@@ -73,8 +80,8 @@ typedef struct {
   const float *in;
   float *out;
   long samples, channels, h, w, n1, n2; /* (h, w) -> (n1, n2) */
-  const float *first;                   /* (n1, h) */
-  const float *second;                  /* planes: (w, padded n2); pixels: (n2, w) */
+  const float *first;                   /* (n1, h), packed */
+  const float *second;                  /* planes: (w, padded n2); pixels: (n2, w), packed */
   const int64_t *start;                 /* (samples or samples * channels, 2): where the turned map begins */
   int per_channel, backwards;           /* backwards: the input lies straight and the output is turned */
   long from, to;                        /* the share of one thread */
@@ -129,12 +136,12 @@ CLONES void planes(job *t) {
     long spare = p + 1 < all && t->h * t->w >= LANES ? t->h : 0;
     if (t->backwards) {
       turn(map, wide, in, t->h, t->w, 0, 0, spare);
-      multiply(t->n1, t->h, t->w, t->first, t->h, map, wide, half, wide);
+      multiply(t->n1, t->h, t->w, t->first, 0, map, wide, half, wide);
       multiply(t->n1, t->w, t->n2, half, wide, t->second, narrow, small, narrow);
       turn_back(out, small, narrow, t->n1, t->n2, wrap(start[0], t->n1), wrap(start[1], t->n2));
     } else {
       turn(map, wide, in, t->h, t->w, wrap(start[0], t->h), wrap(start[1], t->w), spare);
-      multiply(t->n1, t->h, t->w, t->first, t->h, map, wide, half, wide);
+      multiply(t->n1, t->h, t->w, t->first, 0, map, wide, half, wide);
       multiply(t->n1, t->w, t->n2, half, wide, t->second, narrow, out, t->n2);
     }
   }
@@ -162,12 +169,12 @@ INLINE void gather(float *to, const float *from, long w, long channels, long cou
 CLONES void pixels(job *t) {
   const long most = 2 * LANES;
   long between = t->backwards ? t->n1 * t->w : t->n2 * t->h, before = t->backwards ? t->h * t->w : t->w;
-  float *row = calloc((before + between) * most + LANES, sizeof(float));
+  float *row = calloc((before + between + t->n2) * most + LANES, sizeof(float));
   if (!row) {
     t->failed = 1;
     return;
   }
-  float *half = row + before * most;
+  float *half = row + before * most, *last = half + between * most;
   long blocks = (t->channels + most - 1) / most, channels = t->channels;
   for (long u = t->from; u < t->to; u++) {
     long b = u / blocks, c0 = u % blocks * most;
@@ -178,21 +185,25 @@ CLONES void pixels(job *t) {
       long r = wrap(t->start[2 * b], t->h), c = wrap(t->start[2 * b + 1], t->w);
       for (long i = 0; i < t->h; i++) { /* half: (n2, h, wide) */
         gather(row, in + (r + i < t->h ? r + i : r + i - t->h) * t->w * channels, t->w, channels, count, wide, c);
-        multiply(t->n2, t->w, wide, t->second, t->w, row, wide, half + i * wide, t->h * wide);
+        multiply(t->n2, t->w, wide, t->second, 0, row, wide, half + i * wide, t->h * wide);
       }
       for (long n = 0; n < t->n2; n++)
-        multiply(t->n1, t->h, count, t->first, t->h, half + n * t->h * wide, wide, out + n * channels,
-                 t->n2 * channels);
+        multiply(t->n1, t->h, count, t->first, 0, half + n * t->h * wide, wide, out + n * channels, t->n2 * channels);
     } else {
       long r = wrap(t->start[2 * b], t->n1), c = wrap(t->start[2 * b + 1], t->n2);
       for (long i = 0; i < t->h; i++)
         gather(row + i * t->w * wide, in + i * t->w * channels, t->w, channels, count, wide, 0);
-      multiply(t->n1, t->h, t->w * wide, t->first, t->h, row, t->w * wide, half, t->w * wide); /* (n1, w, wide) */
-      for (long i = 0; i < t->n1; i++) { /* each row in two pieces */
-        const float *from = half + i * t->w * wide;
+      multiply(t->n1, t->h, t->w * wide, t->first, 0, row, t->w * wide, half, t->w * wide); /* (n1, w, wide) */
+      for (long i = 0; i < t->n1; i++) {
         float *line = out + (r + i < t->n1 ? r + i : r + i - t->n1) * t->n2 * channels;
-        multiply(t->n2 - c, t->w, count, t->second, t->w, from, wide, line + c * channels, channels);
-        multiply(c, t->w, count, t->second + (t->n2 - c) * t->w, t->w, from, wide, line, channels);
+        multiply(t->n2, t->w, wide, t->second, 0, half + i * t->w * wide, wide, last, wide);
+        for (long n = 0; n < t->n2; n++) {
+          float *pixel = line + (c + n < t->n2 ? c + n : c + n - t->n2) * channels;
+          if (count == wide)
+            copy(pixel, last + n * wide, wide);
+          else
+            memcpy(pixel, last + n * wide, sizeof(float) * count);
+        }
       }
     }
   }

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.weak import WeakIdKeyDictionary
 
 from shiftproof.shifts import channels_last
 
-_LANES = 16  # as in native.c
+_LANES, _ROWS = 16, 8  # as in native.c
 _operands: Any = WeakIdKeyDictionary()
 _THREADED = 1_000_000  # operations below which a second thread does not pay
 
@@ -89,7 +90,7 @@ def resample(
     per_channel = selection.dim() == 3
     if whole and per_channel:
         return None
-    first, second = (_operand(m, backwards, transposed) for m, transposed in zip(matrices, (False, not whole)))
+    first, second = (_operand(m, backwards, packed) for m, packed in zip(matrices, (True, whole)))
     rows, columns = (m.shape[1 if backwards else 0] for m in matrices)
     x = x if whole else x.contiguous()
     form = torch.channels_last if whole else torch.contiguous_format
@@ -111,12 +112,18 @@ def resample(
     return None if failed else out
 
 
-def _operand(matrix: Tensor, backwards: bool, transposed: bool) -> Tensor:
-    """The matrix as the kernel reads it, made once: (N, M), or (M, N) with rows filled up to the vector length."""
+def _operand(matrix: Tensor, backwards: bool, packed: bool) -> Tensor:
+    """The matrix as the kernel reads it, made once.
+
+    (N, M) packed: rows eight by eight, (N/8, M, 8); otherwise transposed, (M, N), rows filled up to the vector length.
+    """
     made = _operands.setdefault(matrix, {})
-    if (backwards, transposed) not in made:
+    if (backwards, packed) not in made:
         m = matrix.mT if backwards else matrix
-        m = torch.nn.functional.pad(m.mT, (0, -m.shape[0] % _LANES)) if transposed else m
-        made[backwards, transposed] = m.contiguous()
-    out: Tensor = made[backwards, transposed]
+        if packed:
+            m = pad(m, (0, 0, 0, -m.shape[0] % _ROWS)).reshape(-1, _ROWS, m.shape[1]).mT
+        else:
+            m = pad(m.mT, (0, -m.shape[0] % _LANES))
+        made[backwards, packed] = m.contiguous()
+    out: Tensor = made[backwards, packed]
     return out
