@@ -7,10 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# torchvision's wheel looks for two compiled operators that the CPU build of torch does not have
-_operators: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-for _name in ("nms", "qnms"):
-    _operators.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+# torchvision's wheel looks for two compiled operators that the CPU build of torch does not have; pytest may import
+# this file twice, and a namespace can be defined once
+if not hasattr(torch.ops.torchvision, "nms"):
+    _operators: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+    for _name in ("nms", "qnms"):
+        _operators.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 import timm as timm  # noqa: E402
 import torchvision  # noqa: E402
