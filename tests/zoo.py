@@ -14,8 +14,8 @@ if not hasattr(torch.ops.torchvision, "nms"):
     for _name in ("nms", "qnms"):
         _operators.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
-import timm as timm  # noqa: E402
-import torchvision  # noqa: E402
+import timm as timm
+import torchvision
 
 
 class Plain(nn.Module):
