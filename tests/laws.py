@@ -6,13 +6,23 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shiftproof.polynomials import hermite_series
 
 # one table for all tests: what rounding may do, by dtype
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 DTYPES = list(TOLERANCE)
+
+
+def stir(model: nn.Module) -> None:
+    """Bring the statistics of batch norms off their defaults, where they would hide what they do."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            module.running_mean.normal_(0, 0.3)
+            module.running_var.uniform_(0.5, 2)
 
 
 def all_shifts(sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laws import DTYPES, TOLERANCE, all_shifts, at, best_position, blur_oracle, max_oracle, outside
+from laws import DTYPES, TOLERANCE, all_shifts, at, best_position, blur_oracle, max_oracle, outside, stir
 from shiftproof import layers
 from shiftproof.invariance import assert_shift_equivariant, assert_shift_invariant, same_bits
 from shiftproof.kernels import GHS_PAPER, Kernel, sampling_matrix
@@ -223,12 +223,7 @@ every_method = pytest.mark.parametrize("method", CASES)
 def make(method: str, channels: int = 3, **options: Any) -> Downsample:
     """The layer in evaluation mode, its parameters and statistics off their defaults."""
     layer = create_downsample(method, channels, **CASES[method].options, **options).eval()
-    for module in layer.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            assert module.running_mean is not None
-            assert module.running_var is not None
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.5, 2)
+    stir(layer)
     return layer
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import zoo
+from laws import stir
 from shiftproof import create_model
 from shiftproof.invariance import assert_shift_invariant, same_bits, shift_error
 from shiftproof.layers import Downsample, GHS2d, create_downsample, methods
@@ -19,12 +20,7 @@ PARAMETERS = {"resnet18": 11_173_962, "resnet20": 272_474, "resnet50": 23_520_84
 
 def ready(model: nn.Module) -> Any:
     """In evaluation mode, with statistics off their defaults."""
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            assert module.running_mean is not None
-            assert module.running_var is not None
-            module.running_mean.normal_(0, 0.1)
-            module.running_var.uniform_(0.5, 1.5)
+    stir(model)
     return model.eval()
 
 

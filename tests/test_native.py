@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.machinery
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -20,6 +21,12 @@ from shiftproof.pivots import select_pivot
 
 needs_kernels = pytest.mark.skipif(native.library is None, reason="the kernels were not built: no C compiler")
 LAYOUTS = [torch.contiguous_format, torch.channels_last]
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_kernels_are_built_where_there_is_a_compiler() -> None:
+    """Building them may fail without a word: then everything below would be skipped."""
+    assert native.library is not None
 
 
 @needs_kernels

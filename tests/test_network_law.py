@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from laws import stir
 from shiftproof.invariance import assert_shift_invariant, shift_error
 from shiftproof.layers import create_downsample
 
@@ -18,11 +19,7 @@ def stack(method: str, size: int = 32) -> nn.Sequential:
         channels = width
     layers += [nn.Flatten(), nn.Linear(channels * (size // 4) ** 2, 10)]
     model = nn.Sequential(*layers).eval()
-    with torch.no_grad():
-        for module in model.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.running_mean.normal_()  # type: ignore[union-attr]
-                module.running_var.uniform_(0.5, 2)  # type: ignore[union-attr]
+    stir(model)
     return model
 
 

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from laws import stir
+
 # torchvision's wheel looks for two compiled operators that the CPU build of torch does not have; pytest may import
 # this file twice, and a namespace can be defined once
 if not hasattr(torch.ops.torchvision, "nms"):
@@ -109,12 +111,9 @@ def create(name: str, **options: Any) -> nn.Module:
         model = getattr(torchvision.models, name)(weights=None, num_classes=10, **options)
     else:
         model = OWN[name]()
+    stir(model)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
-            assert module.running_mean is not None
-            assert module.running_var is not None
-            module.running_mean.normal_(0, 0.1)
-            module.running_var.uniform_(0.5, 1.5)
             nn.init.uniform_(module.weight, 0.5, 1.5)
     for key, parameter in model.named_parameters():
         if key.endswith(("gamma", "layer_scale")):  # ConvNeXt starts with branches that hardly count

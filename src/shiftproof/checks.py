@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +22,9 @@ def choice(name: str, value: object, known: Iterable[str]) -> str:
     words = list(known)
     if not isinstance(value, str) or value not in words:
         listed = ", ".join(repr(word) for word in words)
-        raise ValueError(f"`{name}` (={shown(value)}) must be one of {listed}.")
+        near = difflib.get_close_matches(str(value), words, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"`{name}` (={shown(value)}) must be one of {listed}.{hint}")
     return value
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils.weak import WeakIdKeyDictionary
 
-from shiftproof.shifts import channels_last
+from shiftproof.shifts import pixels_together
 
 _LANES, _ROWS = 16, 8  # as in native.c
 _operands: Any = WeakIdKeyDictionary()
@@ -53,14 +53,9 @@ def fits(x: Tensor) -> bool:
     )
 
 
-def together(x: Tensor) -> bool:
-    """Whether the kernels work on pixels, which lie together in channels-last memory, or on planes."""
-    return x.shape[1] > 4 and channels_last(x)
-
-
 def maxima(x: Tensor) -> Tensor | None:
     """The positions (B, 2) of the maxima over all channels, where every sample has just one and no NaN."""
-    whole = together(x)
+    whole = pixels_together(x)
     x = x if whole else x.contiguous()
     count, channels, height, width = x.shape
     index, state = np.empty(count, np.int64), np.empty(count, np.int32)
@@ -86,7 +81,7 @@ def resample(
 
     Pivots of -1 give some result or other, which the caller replaces.
     """
-    whole = together(x)
+    whole = pixels_together(x)
     per_channel = selection.dim() == 3
     if whole and per_channel:
         return None

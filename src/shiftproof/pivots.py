@@ -227,11 +227,10 @@ def merging_plan(sizes: Sequence[int]) -> Plan:
     As many as an int64 holds as the digits of one number; generous where an exporter leaves the sizes open, for spare
     merges change nothing.
     """
-    counts = [_merges(size, 2, len(sizes)) for size in sizes]
-    if any(_is_open(size) for size in sizes):
-        return 2, counts
-    bits = max(1, (math.prod(sizes) - 1).bit_length())
-    base = max(2, min(16, 62 // bits))
+    base = 2
+    if not any(_is_open(size) for size in sizes):
+        bits = max(1, (math.prod(sizes) - 1).bit_length())
+        base = max(2, min(16, 62 // bits))
     return base, [_merges(size, base, len(sizes)) for size in sizes]
 
 

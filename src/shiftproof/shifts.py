@@ -96,7 +96,7 @@ def gather_plan(x: Tensor, start: Tensor, offsets: Sequence[int]) -> tuple[Tenso
         position = (outer[:, :, None] + position[:, None]).reshape(-1, sizes[axis] * stride)  # (L, P)
         stride = stride * sizes[axis]
     index = torch.from_numpy(position) if isinstance(position, np.ndarray) else position
-    if start.dim() == ndim == 2 and x.shape[1] > 4 and channels_last(x):
+    if start.dim() == ndim == 2 and pixels_together(x):
         first = torch.arange(0, stride * x.shape[0], stride, device=x.device)  # pixel of each sample
         return x.movedim(1, -1).reshape(-1, x.shape[1]), index + first[:, None]
     return x.reshape(index.shape[0], -1, stride), index
@@ -118,6 +118,11 @@ def channels_last(x: Tensor) -> bool:
     Layouts of other dimensions are not kept (`torch.roll` does not), so a shifted copy would come in another one.
     """
     return x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+
+
+def pixels_together(x: Tensor) -> bool:
+    """Whether whole pixels of `x` are worth moving at a time: they lie together, and there is something to them."""
+    return x.shape[1] > 4 and channels_last(x)
 
 
 class _Wrap(torch.autograd.Function):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -106,12 +105,7 @@ def create_downsample(
     BlurPool(stride=2, padding='circular', taps=3)
     """
     if isinstance(method, str):
-        if method not in _registry:
-            near = difflib.get_close_matches(method, _registry, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            known = ", ".join(repr(m) for m in _registry)
-            raise ValueError(f"`method` (={method!r}) must be one of {known}.{hint}")
-        factory, options_of = _registry[method]
+        factory, options_of = _registry[checks.choice("method", method, _registry)]
     elif callable(method):
         factory, options_of = method, method
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,11 +51,7 @@ def create_model(
     >>> model(torch.rand(2, 3, 30, 33)).shape
     torch.Size([2, 10])
     """
-    if name not in _MODELS:
-        near = difflib.get_close_matches(str(name), _MODELS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        known = ", ".join(repr(m) for m in _MODELS)
-        raise ValueError(f"`name` (={checks.shown(name)}) must be one of {known}.{hint}")
+    checks.choice("name", name, _MODELS)
 
     def make(channels: int, stride: int) -> Downsample:
         return create_downsample(method, channels, stride, padding, **options)

@@ -13,7 +13,7 @@ from shiftproof.layers.align import RollToPivot
 from shiftproof.models.dense import Together
 from shiftproof.models.frames import Frames, place
 from shiftproof.models.report import ConversionReport
-from shiftproof.models.rewrite import where
+from shiftproof.models.sites import where
 from shiftproof.models.tracing import ConversionError, run
 
 _SHIFTS = ((1, 2, 1), (3, 1, 2), (2, 5, 3))
