@@ -18,7 +18,7 @@ from shiftproof import convert
 from shiftproof.cli import main
 from shiftproof.evaluation import efficiency
 from shiftproof.layers import methods
-from shiftproof.reports import cameraman, costs
+from shiftproof.reports import cameraman, costs, environment
 
 
 def test_cameraman_prints_the_table_and_writes_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,9 +207,9 @@ def test_processor_is_named_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> 
     def unreadable(self: Path) -> str:
         raise OSError
 
-    assert isinstance(costs._processor(), str)
+    assert isinstance(environment._processor(), str)
     monkeypatch.setattr(Path, "read_text", unreadable)
-    assert isinstance(costs._processor(), str)
+    assert isinstance(environment._processor(), str)
 
 
 MINE = """

@@ -13,6 +13,7 @@ from shiftproof.invariance import (
     consistency,
     same_bits,
     shift_error,
+    survey,
 )
 from shiftproof.shifts import circular_shift, cropped_shift, fractional_shift
 
@@ -195,6 +196,43 @@ def test_consistency_counts_agreeing_pairs() -> None:
     assert result.map.tolist() == [[1, 1], [1, 0]]
     assert result.per_image.tolist() == [pytest.approx(10 / 16)]
     assert str(result) == "consistency: 62.50% of pairs of shifts agree, 75.00% with the unshifted image"
+
+
+@pytest.mark.parametrize(
+    ("shifts", "kind", "border"),
+    [("all", "circular", "zeros"), (7, "cropped", "reflect"), ("all", "fractional", "zeros")],
+)
+def test_a_survey_is_both_measures_at_once(shifts: str | int, kind: str, border: str) -> None:
+    """The same numbers as `shift_error` and `consistency`, from as many calls as one of them."""
+    x, calls, heard = torch.rand(3, 2, 16, 16), [], []
+
+    def f(t: Tensor) -> Tensor:
+        calls.append(t.shape)
+        return corner(t)
+
+    error = shift_error(f, x, shifts, kind, border=border, batch_size=20, seed=5)
+    once = len(calls)
+    agreement = consistency(f, x, shifts, kind, border=border, batch_size=20, seed=5)
+    calls.clear()
+    both = survey(
+        f,
+        x,
+        shifts,
+        kind,
+        border=border,
+        batch_size=20,
+        seed=5,
+        progress=lambda done, total: heard.append((done, total)),
+    )
+    assert len(calls) == once
+    assert str(both[0]) == str(error)
+    assert torch.equal(both[0].changes, error.changes)
+    assert str(both[1]) == str(agreement)
+    assert torch.equal(both[1].per_image, agreement.per_image)
+    assert torch.equal(both[1].map, agreement.map) or both[1].map.isnan().any()
+    count = 3 * len(error.shifts)
+    assert heard[-1] == (count, count)
+    assert [done for done, _ in heard] == sorted({done for done, _ in heard})
 
 
 def test_equivariance() -> None:

@@ -55,6 +55,7 @@ PUBLIC = {
     "create_model",
     "gauss_hermite",
     "ghs2d",
+    "measure",
     "moments",
     "reconstruct",
     "register_method",

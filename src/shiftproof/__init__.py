@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shiftproof.models import convert as convert
     from shiftproof.models import create_model as create_model
     from shiftproof.polynomials import gauss_hermite as gauss_hermite
+    from shiftproof.reports.measure import measure as measure
     from shiftproof.sampling import ghs2d as ghs2d
     from shiftproof.shifts import circular_shift as circular_shift
 
@@ -41,6 +42,7 @@ _HOMES = {
     "create_model": "models",
     "gauss_hermite": "polynomials",
     "ghs2d": "sampling",
+    "measure": "reports.measure",
     "moments": "expansion",
     "reconstruct": "expansion",
     "register_method": "layers",

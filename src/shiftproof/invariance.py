@@ -103,24 +103,10 @@ def shift_error(
     0.0
     """
     grid, tried = _plan(x, shifts, kind, seed)
-    largest = torch.zeros(len(tried), dtype=torch.float64)
-    total, count, exact = 0.0, 0, True
-    for _, which, reference, moved in _outputs(f, x, tried, kind, border, batch_size):
-        exact = exact and same_bits(reference, moved)
-        change = _change(reference, moved).view(len(which), -1)  # (shifts, images * outputs)
-        largest[which] = torch.maximum(largest[which], change.amax(1))
-        total += float(change.sum())
-        count += change.numel()
-    worst = int(largest.argmax())
-    return ShiftError(
-        max=float(largest[worst]),
-        mean=total / count,
-        worst=tried[worst],
-        exact=exact,
-        shifts=tried,
-        changes=largest,
-        map=_on_grid(grid, tried, largest),
-    )
+    changes = _Changes(grid, tried)
+    for block in _outputs(f, x, tried, kind, border, batch_size):
+        changes.add(*block)
+    return changes.result()
 
 
 def consistency(
@@ -140,23 +126,92 @@ def consistency(
     >>> consistency(lambda x: x.amax((2, 3)), torch.rand(2, 3, 8, 8)).pairs
     1.0
     """
+    return survey(f, x, shifts, kind, border=border, batch_size=batch_size, seed=seed)[1]
+
+
+def survey(
+    f: Callable[[Tensor], Tensor],
+    x: Tensor,
+    shifts: Shifts = "all",
+    kind: str = "circular",
+    *,
+    border: str = "zeros",
+    batch_size: int = 256,
+    seed: int = 0,
+    progress: Callable[[int, int], object] | None = None,
+) -> tuple[ShiftError, Consistency]:
+    """`shift_error` and `consistency` of a classifier from one pass over the shifted images.
+
+    `progress` is told how many shifted images are done, and of how many.
+
+    >>> error, agreement = survey(lambda x: x.amax((2, 3)), torch.rand(2, 3, 8, 8))
+    >>> error.exact, agreement.pairs
+    (True, 1.0)
+    """
     grid, tried = _plan(x, shifts, kind, seed)
-    answers = torch.zeros(len(tried), x.shape[0], dtype=torch.int64)
-    unshifted = torch.zeros(x.shape[0], dtype=torch.int64)
-    for block, which, reference, moved in _outputs(f, x, tried, kind, border, batch_size):
+    changes, answers = _Changes(grid, tried), _Answers(grid, tried, x.shape[0])
+    done = 0
+    for images, which, reference, moved in _outputs(f, x, tried, kind, border, batch_size):
+        changes.add(images, which, reference, moved)
+        answers.add(images, which, reference, moved)
+        done += moved.shape[0]
+        if progress is not None:
+            progress(done, len(tried) * x.shape[0])
+    return changes.result(), answers.result()
+
+
+class _Changes:
+    """Collects what `ShiftError` reports, block by block of `_outputs`."""
+
+    def __init__(self, grid: list[list[float]], tried: list[Shift]) -> None:
+        self.grid, self.tried = grid, tried
+        self.largest = torch.zeros(len(tried), dtype=torch.float64)
+        self.total, self.count, self.exact = 0.0, 0, True
+
+    def add(self, images: slice, which: list[int], reference: Tensor, moved: Tensor) -> None:
+        self.exact = self.exact and same_bits(reference, moved)
+        change = _change(reference, moved).view(len(which), -1)  # (shifts, images * outputs)
+        self.largest[which] = torch.maximum(self.largest[which], change.amax(1))
+        self.total += float(change.sum())
+        self.count += change.numel()
+
+    def result(self) -> ShiftError:
+        worst = int(self.largest.argmax())
+        return ShiftError(
+            max=float(self.largest[worst]),
+            mean=self.total / self.count,
+            worst=self.tried[worst],
+            exact=self.exact,
+            shifts=self.tried,
+            changes=self.largest,
+            map=_on_grid(self.grid, self.tried, self.largest),
+        )
+
+
+class _Answers:
+    """Collects what `Consistency` reports, block by block of `_outputs`."""
+
+    def __init__(self, grid: list[list[float]], tried: list[Shift], count: int) -> None:
+        self.grid, self.tried = grid, tried
+        self.shifted = torch.zeros(len(tried), count, dtype=torch.int64)
+        self.unshifted = torch.zeros(count, dtype=torch.int64)
+
+    def add(self, images: slice, which: list[int], reference: Tensor, moved: Tensor) -> None:
         if moved.dim() != 2:
             raise ValueError(f"`f` must return scores (B, classes), not a tensor of shape {tuple(moved.shape)}.")
-        answers[which, block] = moved.argmax(1).view(len(which), -1).cpu()
-        unshifted[block] = reference.argmax(1).view(len(which), -1)[0].cpu()
-    counts = torch.nn.functional.one_hot(answers).sum(0).double()  # (B, classes)
-    per_image = (counts / len(tried)).square().sum(1)
-    kept = (answers == unshifted).double()  # (S, B)
-    return Consistency(
-        pairs=float(per_image.mean()),
-        reference=float(kept.mean()),
-        per_image=per_image,
-        map=_on_grid(grid, tried, kept.mean(1)),
-    )
+        self.shifted[which, images] = moved.argmax(1).view(len(which), -1).cpu()
+        self.unshifted[images] = reference.argmax(1).view(len(which), -1)[0].cpu()
+
+    def result(self) -> Consistency:
+        counts = torch.nn.functional.one_hot(self.shifted).sum(0).double()  # (B, classes)
+        per_image = (counts / len(self.tried)).square().sum(1)
+        kept = (self.shifted == self.unshifted).double()  # (S, B)
+        return Consistency(
+            pairs=float(per_image.mean()),
+            reference=float(kept.mean()),
+            per_image=per_image,
+            map=_on_grid(self.grid, self.tried, kept.mean(1)),
+        )
 
 
 def assert_shift_invariant(

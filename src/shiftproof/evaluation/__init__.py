@@ -1,1 +1,1 @@
-"""Measurements: cost now; accuracy, consistency and robustness of trained networks belong here too."""
+"""Measurements: accuracy, consistency, robustness, aliasing, cost."""

@@ -1,4 +1,4 @@
-"""Cost of layers: times measured in turns in one run, so that ratios mean something on a noisy machine."""
+"""Cost of layers and networks: times measured in turns in one run, so that ratios mean something on a noisy machine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from shiftproof.evaluation.classifier import evaluating
 
 Layer = Callable[[Tensor], Tensor]
 
@@ -110,3 +113,33 @@ def forward_backward(layer: Layer, x: Tensor) -> Callable[[], object]:
     leaf = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
     gradient = torch.ones_like(layer(leaf))
     return lambda: torch.autograd.grad(layer(leaf), leaf, gradient)
+
+
+def parameters(model: torch.nn.Module) -> int:
+    """How many numbers a network learns."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def measure_efficiency(
+    model: torch.nn.Module, x: Tensor, baseline: torch.nn.Module | None = None, repetitions: int = 10
+) -> dict[str, Any]:
+    """What a network costs: parameters, and for a forward pass of `x` FLOPs, time and memory.
+
+    `flops` are those of the dense convolutions, per image; `seconds` per batch, with quartiles; `latency_ratio` that
+    to the `baseline`, timed in turns with it; `peak_bytes` of tensors held at once beyond weights and input. Time and
+    memory are measured on the CPU and None elsewhere; the ratio is None without a baseline.
+    """
+    networks = [model] if baseline is None else [model, baseline]
+    timings, memory = None, None
+    with evaluating(model), evaluating(networks[-1]):
+        if x.device.type == "cpu":
+            timings = in_turns([forward(network, x) for network in networks], repetitions, warm_up=1)
+            memory = peak_memory(forward(model, x))
+        return {
+            "batch": list(x.shape),
+            "parameters": parameters(model),
+            "flops": flops(model, x[:1]),
+            "seconds": None if timings is None else asdict(timings[0]),
+            "latency_ratio": None if timings is None or baseline is None else timings[0].median / timings[1].median,
+            "peak_bytes": memory,
+        }

@@ -17,6 +17,7 @@ from shiftproof.invariance import shift_error
 from shiftproof.layers import Downsample, create_downsample
 from shiftproof.reports import figures
 from shiftproof.reports.paper import CAMERAMAN_AD
+from shiftproof.reports.pictures import read_picture
 
 # label, registered method, its options, the paper's name for it
 ROWS: list[tuple[str, str, dict[str, Any], str | None]] = [
@@ -43,7 +44,7 @@ def load_image(path: Path | None, size: int) -> tuple[Tensor, str]:
         camera: Any = data.camera  # untyped
         grey, name = np.asarray(camera(), dtype=np.float64) / 255, "scikit-image camera()"
     else:
-        grey, name = _read_grey(path), path.name
+        grey, name = read_picture(path, channels=1)[0].numpy(), path.name
     side = min(grey.shape)
     if side < size:
         raise ValueError(f"`size` (={size}) must be at most the image's shorter side (={side}).")
@@ -51,21 +52,6 @@ def load_image(path: Path | None, size: int) -> tuple[Tensor, str]:
     square = grey[top : top + side, left : left + side]
     average = _area_weights(side, size)
     return torch.from_numpy(average @ square @ average.T).float()[None, None], name
-
-
-def _read_grey(path: Path) -> npt.NDArray[np.float64]:
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as picture:
-            if picture.mode.startswith("I") or picture.mode == "F":
-                values = np.asarray(picture, dtype=np.float64)
-                top = 65535.0 if picture.mode.startswith("I") else max(float(values.max()), 1.0)
-            else:
-                values, top = np.asarray(picture.convert("L"), dtype=np.float64), 255.0
-    except UnidentifiedImageError:
-        raise ValueError(f"`{path}` is not an image that Pillow can read.") from None
-    return values / top
 
 
 def _area_weights(size: int, count: int) -> npt.NDArray[np.float64]:

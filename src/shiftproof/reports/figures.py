@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def functions(path: Path, orders: int = 5, sigma: float = 0.75) -> Path:
     axes.set_title(rf"Gaussian-Hermite functions, $\sigma = {sigma}$", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, ncols=1, loc="upper right", handlelength=1.4)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def process(path: Path, image: Tensor, shift: tuple[int, int]) -> Path:
@@ -77,7 +77,7 @@ def process(path: Path, image: Tensor, shift: tuple[int, int]) -> Path:
     figure.suptitle(
         f"Gaussian-Hermite Sampling: outputs are {'equal bit for bit' if same else 'DIFFERENT'}", fontsize=11
     )
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def comparison(
@@ -100,7 +100,7 @@ def comparison(
         axes[0, column].set_title(label, fontsize=10)
     for k, ax in enumerate(axes.flat):
         ax.text(0.0, -0.02, f"({chr(ord('a') + k)})", transform=ax.transAxes, va="top", ha="left", fontsize=8)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _picture(
@@ -114,7 +114,8 @@ def _picture(
     ax.set_xlabel(label, fontsize=8)
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure to a file; returns the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DPI, bbox_inches="tight", pad_inches=0.08)
     return path
@@ -148,4 +149,76 @@ def scaling(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#e3e3e3", linewidth=0.6, zorder=0)
     figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
-    return _save(figure, path)
+    return save(figure, path)
+
+
+def aliasing(path: Path, curves: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Energy of a wave that survives downsampling, against its frequency: one line per method.
+
+    `curves` holds results of `evaluation.aliasing.measure_aliasing` by the name of the method. Where a part of the
+    energy became constant brightness, a dotted line leaves it out.
+    """
+    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, where, title in zip(panels, ("axis", "diagonal"), ("waves along one axis", "waves along both axes")):
+        for k, (name, curve) in enumerate(curves.items()):
+            ours = name.startswith("ghs")
+            style = {"color": INK if ours else f"C{k % 10}", "linewidth": 2.4 if name == "ghs" else 1.4}
+            dashes = "-" if name == "ghs" or (k % 2 == 0 and not ours) else "--"
+            energy, constant = curve[where]["energy"], curve[where]["constant"]
+            axes.plot(curve["frequencies"], energy, linestyle=dashes, label=name, **style)
+            if max(constant) > 0.05:
+                rest = [e - c for e, c in zip(energy, constant)]
+                axes.plot(curve["frequencies"], rest, linestyle=":", **style)
+        limit = next(iter(curves.values()))["output"] / 2
+        axes.axvline(limit, color=INK, linewidth=0.8, linestyle=(0, (1, 3)))
+        axes.text(limit, 1.0, " limit of the output", transform=axes.get_xaxis_transform(), va="bottom", fontsize=8)
+        axes.set_xlabel("cycles per map")
+        axes.set_title(title, fontsize=10, pad=16)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#e3e3e3", linewidth=0.6, zorder=0)
+    panels[0].set(ylabel="energy that survives", ylim=(0, None))  # once both have their lines
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
+    return save(figure, path)
+
+
+def heatmap(rows: Sequence[tuple[str, Sequence[Sequence[float]], Tensor, Tensor]], *, dark: bool = False) -> Figure:
+    """Agreement (left) and largest change of the scores (right) for each shift, a ring at no shift. Not saved.
+
+    One row for each (title, shifts as (row, column), agreement (S,), change (S,)): a map where the shifts fill a
+    grid, dots where they do not.
+    """
+    ink, paper = ("#e6e8eb", "#16191d") if dark else (INK, "white")
+    figure = Figure(figsize=(9, 4 * len(rows)), layout="constrained", facecolor=paper)
+    grid = figure.subplots(len(rows), 2, squeeze=False)
+    for pair, (title, where, kept, change) in zip(grid, rows):
+        lowest, highest = float(kept.min()), float(change.nan_to_num(posinf=0.0).max())
+        scales = ((lowest if lowest < 1 else 0.0, 1.0), (0.0, highest or 1.0))
+        panels = (("answer kept, share of images", kept), ("largest change of the scores", change))
+        for ax, (label, values), (low, high), colours in zip(pair, panels, scales, ("cividis", "magma")):
+            y, x = ([float(v) for v in axis] for axis in zip(*where))
+            ys, xs = sorted(set(y)), sorted(set(x))
+            style: dict[str, Any] = {"cmap": colours, "vmin": low, "vmax": high}
+            if len(where) == len(ys) * len(xs) > 1:
+                cells = torch.full((len(ys), len(xs)), torch.nan)
+                cells[[ys.index(v) for v in y], [xs.index(v) for v in x]] = values.float()
+                half = [(axis[-1] - axis[0]) / max(1, len(axis) - 1) / 2 or 0.5 for axis in (xs, ys)]
+                edges = (xs[0] - half[0], xs[-1] + half[0], ys[-1] + half[1], ys[0] - half[1])
+                drawn = ax.imshow(cells.numpy(), extent=edges, interpolation="nearest", aspect="auto", **style)
+            else:
+                drawn = ax.scatter(x, y, c=values.numpy(), s=24, edgecolors="none", **style)
+                ax.invert_yaxis()
+            for width, edge in ((3.5, "black"), (1.5, "white")):
+                ax.plot(0, 0, "o", ms=11, mfc="none", mec=edge, mew=width, clip_on=False, zorder=5)
+            ax.set_box_aspect(1)
+            ax.set_title(f"{title}: {label}", fontsize=9, color=ink)
+            ax.set_xlabel("shift in columns", fontsize=8, color=ink)
+            ax.set_ylabel("shift in rows", fontsize=8, color=ink)
+            ax.set_facecolor(paper)
+            bar = figure.colorbar(drawn, ax=ax, shrink=0.85)
+            for axes in (ax, bar.ax):
+                axes.tick_params(colors=ink, labelsize=8)
+            for spine in (*ax.spines.values(), bar.outline):
+                spine.set_edgecolor(ink)
+                spine.set_linewidth(0.5)
+    return figure

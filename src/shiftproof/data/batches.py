@@ -1,0 +1,127 @@
+"""Batches from images in memory.
+
+Order and augmentation are functions of (seed, epoch, step) alone: a run can be taken up at any step, and any number of
+processes that share a batch see the same one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftproof import checks
+from shiftproof.data.sets import Images
+
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The part of one step's images that belongs to one process.
+
+    `weights` are 1, or 0 for the image that stands in where a process has none; `total` is the number of images of the
+    step over all processes.
+    """
+
+    step: int
+    images: Tensor
+    labels: Tensor
+    weights: Tensor
+    total: int
+
+
+def derive(*key: int) -> int:
+    """A seed from several numbers: close keys give unrelated seeds.
+
+    >>> derive(0, 1) == derive(0, 1), derive(0, 1) == derive(1, 0)
+    (True, False)
+    """
+    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def generator(*key: int) -> torch.Generator:
+    """A random generator of its own for each key."""
+    return torch.Generator().manual_seed(derive(*key))
+
+
+def steps(images: int, batch_size: int) -> int:
+    """The number of batches of one epoch; the last one may be smaller."""
+    return math.ceil(images / checks.integer("batch_size", batch_size))
+
+
+def batches(
+    data: Images,
+    batch_size: int,
+    *,
+    seed: int,
+    epoch: int,
+    first: int = 0,
+    augmentation: Augmentation | None = None,
+    rank: int = 0,
+    world: int = 1,
+) -> Iterator[Batch]:
+    """The batches of an epoch from step `first` on, in an order drawn for that epoch.
+
+    Each process of a `world` takes its consecutive part of every batch; parts differ by at most one image. The
+    augmentation is drawn for the whole batch, so it does not depend on the number of processes.
+    """
+    count = len(data.labels)
+    order = torch.randperm(count, generator=generator(seed, epoch, 0))
+    for step in range(first, steps(count, batch_size)):
+        chosen = order[step * batch_size : (step + 1) * batch_size]
+        images = data.images[chosen]
+        if augmentation is not None:
+            images = augmentation(images, generator(seed, epoch, 1, step))
+        mine = _part(len(chosen), rank, world)
+        weights = torch.ones(len(mine))
+        if not len(mine):
+            mine, weights = range(1), torch.zeros(1)
+        part = slice(mine.start, mine.stop)
+        yield Batch(step, images[part], data.labels[chosen[part]], weights, len(chosen))
+
+
+def in_order(data: Images, batch_size: int, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
+    """The share of all images that belongs to one process, in order, without augmentation."""
+    mine = _part(len(data.labels), rank, world)
+    for start in range(mine.start, mine.stop, batch_size):
+        part = slice(start, min(start + batch_size, mine.stop))
+        yield data.images[part], data.labels[part]
+
+
+def _part(count: int, rank: int, world: int) -> range:
+    """Which of `count` things belong to a process: consecutive, the first processes one more."""
+    small, extra = divmod(count, world)
+    start = rank * small + min(rank, extra)
+    return range(start, start + small + (rank < extra))
+
+
+def normalise(
+    images: Tensor, mean: Sequence[float], std: Sequence[float], memory_format: torch.memory_format | None = None
+) -> Tensor:
+    """8-bit images (B, C, H, W) as floats: (pixels / 255 - mean) / std, channel by channel."""
+    form = torch.contiguous_format if memory_format is None else memory_format
+    x = images.to(torch.float32, memory_format=form)
+    level, spread = (torch.tensor(v, dtype=torch.float32, device=x.device).view(1, -1, 1, 1) for v in (mean, std))
+    return x.div_(255).sub_(level).div_(spread)
+
+
+def split(data: Images, validation: float, seed: int, limit: int | None = None) -> tuple[Images, Images]:
+    """Training and validation images: a share of `validation` is held out at random.
+
+    With a `limit`, that many images are kept for training and a proportional number for validation.
+    """
+    count = len(data.labels)
+    held = round(count * validation)
+    order = torch.randperm(count, generator=generator(seed))
+    test, train = order[:held], order[held:]
+    if not len(train):
+        raise ValueError(f"`validation` (={validation}) leaves none of {count} images for training.")
+    if limit is not None and limit < len(train):
+        test = test[: max(1, round(limit * validation / (1 - validation)))] if held else test
+        train = train[:limit]
+    return tuple(Images(data.images[i], data.labels[i]) for i in (train, test))  # type: ignore[return-value]

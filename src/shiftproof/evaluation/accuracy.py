@@ -1,0 +1,80 @@
+"""How often a classifier is right: on the pictures as they are, and on the same pictures moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shiftproof.data.perturbations import move_camera
+from shiftproof.evaluation.classifier import Change, Classifier, Report, quiet, scores
+from shiftproof.evaluation.statistics import Estimate, hits
+from shiftproof.shifts import circular_shift, fractional_shift
+
+FRACTIONS = {"1/2": 1 / 2, "1/4": 1 / 4, "1/8": 1 / 8}  # of a pixel
+
+
+def accuracy(found: Tensor, labels: Tensor) -> Estimate:
+    """The share of scores (N, classes) whose largest stands at the label."""
+    return hits(found.argmax(1) == labels)
+
+
+def moved_anywhere(count: int, size: tuple[int, int], seed: int) -> Change:
+    """One circular shift per image, each of the H x W equally likely."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.stack([torch.randint(0, n, (count,), generator=generator) for n in size], 1)
+    return lambda x, where: circular_shift(x, drawn[where])
+
+
+def moved_in_frame(count: int, size: tuple[int, int], border: str, fill: tuple[float, ...], seed: int) -> Change:
+    """One cropped shift per image, up to an eighth of the size each way on both axes."""
+    generator = torch.Generator().manual_seed(seed)
+    reach = [max(1, n // 8) for n in size]
+    drawn = torch.stack([torch.randint(-r, r + 1, (count,), generator=generator) for r in reach], 1)
+    return lambda x, where: move_camera(x, drawn[where], border, fill)
+
+
+def moved_by(amount: float) -> Change:
+    """Both axes shifted by a part of a pixel."""
+    return lambda x, where: fractional_shift(x, (amount, amount))
+
+
+def measure_accuracy(
+    f: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    clean: Tensor | None = None,
+    batch_size: int = 250,
+    seed: int = 0,
+    report: Report = quiet,
+) -> dict[str, Any]:
+    """Accuracy on the images (N, C, H, W) and under shifts.
+
+    * `clean`: the images as they are (`clean` may hand in the scores, where they are known);
+    * `circular`: one random circular shift per image, of all H x W;
+    * `cropped`: one random shift per image of up to an eighth of the size, as a camera sees it; the gap is filled
+      with black, with the mean of the data, or reflected. All three take the same shifts;
+    * `fractional`: both axes shifted by 1/2, 1/4 and 1/8 of a pixel, circularly.
+    """
+    count, channels, size = images.shape[0], images.shape[1], (images.shape[2], images.shape[3])
+    run = partial(scores, f, images, batch_size=batch_size, report=report)
+
+    def under(name: str, change: Callable[[Tensor, slice], Tensor]) -> Estimate:
+        return accuracy(run(change, name=f"accuracy: {name}"), labels)
+
+    if clean is None:
+        clean = run(name="accuracy: clean")
+    borders = {"black": ("fill", (0.0,) * channels), "mean": ("fill", f.mean), "reflect": ("reflect", f.mean)}
+    return {
+        "clean": accuracy(clean, labels).to_dict(),
+        "circular": under("circular shift", moved_anywhere(count, size, seed)).to_dict(),
+        "cropped": {
+            name: under(f"cropped shift, {name}", moved_in_frame(count, size, border, fill, seed)).to_dict()
+            for name, (border, fill) in borders.items()
+        },
+        "fractional": {name: under(f"{name} pixel", moved_by(part)).to_dict() for name, part in FRACTIONS.items()},
+    }

@@ -1,0 +1,96 @@
+"""A network as the measures see it: pictures in [0, 1] go in, scores come out, batches always have one shape."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof import checks
+
+Report = Callable[[str, int, int], object]  # (what, done, total)
+Change = Callable[[Tensor, slice], Tensor]  # (images, which they are) -> what becomes of them
+
+
+def quiet(name: str, done: int, total: int) -> None:
+    """Report nothing."""
+
+
+class Classifier:
+    """Images (B, C, H, W) in [0, 1] to scores (B, classes): model((x - mean) / std), without gradients.
+
+    Images go to the device of the model. Whether it is in evaluation mode is the caller's business (`evaluating`).
+    """
+
+    def __init__(self, model: Callable[[Tensor], Tensor], mean: Sequence[float], std: Sequence[float]) -> None:
+        if len(mean) != len(std):
+            raise ValueError(f"`mean` (={tuple(mean)}) and `std` (={tuple(std)}) must have one value per channel each.")
+        self.model = model
+        self.mean, self.std = tuple(float(v) for v in mean), tuple(checks.positive("std", v) for v in std)
+        first = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+        self.device = torch.device("cpu") if first is None else first.device
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Scores of a batch."""
+        with torch.no_grad():
+            return self.model(self.normalised(x))
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """(x - mean) / std, where the model wants it."""
+        if x.dim() != 4 or x.shape[1] != len(self.mean):
+            raise ValueError(f"`x` (shape {tuple(x.shape)}) must be images (B, C, H, W) with C = {len(self.mean)}.")
+        x = x.to(self.device)
+        mean, std = (torch.tensor(v, dtype=x.dtype, device=x.device).view(1, -1, 1, 1) for v in (self.mean, self.std))
+        return (x - mean) / std
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[nn.Module]:
+    """The model in evaluation mode; every module gets its own mode back afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield model
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def pixels(images: Tensor) -> Tensor:
+    """8-bit images as floats in [0, 1]; floats as they are."""
+    return images if images.is_floating_point() else images.float() / 255
+
+
+def scores(
+    f: Callable[[Tensor], Tensor],
+    images: Tensor,
+    change: Change | None = None,
+    *,
+    batch_size: int = 250,
+    name: str = "scores",
+    report: Report = quiet,
+) -> Tensor:
+    """Scores of all images, 8-bit or in [0, 1], each batch changed first. (N, C, H, W) -> (N, classes), on the CPU
+
+    Every call of `f` has the same shape, because rounding may depend on it: the last batch is filled up with copies
+    whose scores are thrown away.
+    """
+    count = images.shape[0]
+    if count == 0:
+        raise ValueError("`images` must hold at least one image.")
+    size = min(checks.integer("batch_size", batch_size), count)
+    out = []
+    for start in range(0, count, size):
+        where = slice(start, min(start + size, count))
+        x = pixels(images[where])
+        if change is not None:
+            x = change(x, where)
+        missing = size - x.shape[0]
+        found = f(torch.cat([x, x[-1:].expand(missing, -1, -1, -1)]) if missing else x)
+        if found.dim() != 2 or found.shape[0] != size:
+            raise ValueError(f"`f` must return scores ({size}, classes), not a tensor of shape {tuple(found.shape)}.")
+        out.append(found[: size - missing].detach().float().cpu())
+        report(name, where.stop, count)
+    return torch.cat(out)

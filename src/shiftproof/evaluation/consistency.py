@@ -1,0 +1,153 @@
+"""How often a classifier keeps its answer when its input moves, and how far its scores move.
+
+The measure itself is `invariance.survey`; here it is put to the questions one asks of a trained network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shiftproof.evaluation.accuracy import FRACTIONS
+from shiftproof.evaluation.classifier import Report, pixels, quiet, scores
+from shiftproof.evaluation.statistics import Estimate, proportion
+from shiftproof.invariance import Shifts, survey
+from shiftproof.shifts import circular_shift
+
+APS_BATCH = 256
+ALL_UP_TO = 4096  # shifts: larger images get a sample
+SAMPLE = 1024
+
+F = Callable[[Tensor], Tensor]
+
+
+def aps_protocol(
+    f: F,
+    images: Tensor,
+    *,
+    batch: int = APS_BATCH,
+    seed: int = 0,
+    batch_size: int = 250,
+    report: Report = quiet,
+) -> Estimate:
+    """Consistency as the reference code of APS reports it.
+
+    For every `batch` images in a row, two circular shifts are drawn from {-3 .. 2} on each axis; the share of images
+    that get the same class under both, averaged over batches. Images of a smaller last batch weigh more. The
+    interval takes images as independent. `batch_size` is only how many go through the network at a time.
+    """
+    count = images.shape[0]
+    generator = torch.Generator().manual_seed(seed)
+    batches = -(-count // batch)
+    drawn = torch.randint(-3, 3, (2, batches, 2), generator=generator).repeat_interleave(batch, 1)[:, :count]
+
+    def answers(which: int) -> Tensor:
+        shift = drawn[which]
+        found = scores(
+            f,
+            images,
+            lambda x, where: circular_shift(x, shift[where]),
+            batch_size=batch_size,
+            name=f"consistency: APS protocol, shift {which + 1} of 2",
+            report=report,
+        )
+        return found.argmax(1)
+
+    agree = (answers(0) == answers(1)).double()
+    means = torch.stack([part.mean() for part in torch.split(agree, batch)])
+    return proportion(float(means.mean()), count)
+
+
+def measure_consistency(
+    f: F,
+    images: Tensor,
+    *,
+    shift_images: int = 64,
+    shifts: Shifts | None = None,
+    batch_size: int = 250,
+    seed: int = 0,
+    report: Report = quiet,
+) -> dict[str, Any]:
+    """Consistency of a classifier on images (N, C, H, W).
+
+    * `aps_protocol`: as the reference code reports it, on all images;
+    * `all_pairs` (circular shifts), `cropped` (black and reflected border), `fractional` (1/2, 1/4, 1/8 pixel along
+      the rows, the columns and both): `describe` on `shift_images` of them, drawn with `seed`.
+
+    Circular `shifts` are all H x W, or a sample of 1,024 where the image has more than 4,096 pixels.
+    """
+    count = images.shape[0]
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:shift_images]
+    some = pixels(images[order.sort().values])
+    possible = math.prod(images.shape[2:])
+    if shifts is None:
+        shifts = "all" if possible <= ALL_UP_TO else SAMPLE
+    look = partial(describe, f, some, batch_size=batch_size, seed=seed, report=report)
+    fractions = {name: look([(a, 0.0), (0.0, a), (a, a)], "fractional") for name, a in FRACTIONS.items()}
+    protocol = aps_protocol(f, images, seed=seed, batch_size=batch_size, report=report)
+    return {
+        "aps_protocol": protocol.to_dict() | {"batch": APS_BATCH},
+        "all_pairs": look(shifts, "circular") | {"possible_shifts": possible},
+        "cropped": {"black": look("all", "cropped"), "reflect": look("all", "cropped", border="reflect")},
+        "fractional": fractions,
+    }
+
+
+def describe(
+    f: F,
+    x: Tensor,
+    shifts: Shifts,
+    kind: str,
+    *,
+    border: str = "zeros",
+    batch_size: int = 250,
+    seed: int = 0,
+    report: Report = quiet,
+) -> dict[str, Any]:
+    """What `survey` finds, in plain numbers.
+
+    * `images`, `shifts`: how many were tried;
+    * `pairs`: the probability that two random shifts of an image get the same class; `reference`: that a shift keeps
+      the class of the unshifted image; both averaged over images, with the interval of as many yes-or-no
+      observations, which is wide enough for any that lie between;
+    * `largest_change`, `mean_change` of a score; `worst_shift` of the largest one; `exact`: all bits are equal;
+    * `least_agreement`: the smallest share of images that keep their class under one shift, and that shift;
+    * `map`, `change_map`: that share and the largest change, per shift (rows, columns); not for parts of
+      a pixel.
+    """
+    title = f"consistency: {kind} shifts" + (f", {border}" if kind == "cropped" else "")
+    error, agreement = survey(
+        f,
+        x,
+        shifts,
+        kind,
+        border=border,
+        batch_size=batch_size,
+        seed=seed,
+        progress=partial(report, title),
+    )
+    found: dict[str, Any] = {
+        "images": x.shape[0],
+        "shifts": len(error.shifts),
+        "pairs": proportion(agreement.pairs, x.shape[0]).to_dict(),
+        "reference": proportion(agreement.reference, x.shape[0]).to_dict(),
+        "largest_change": error.max,
+        "mean_change": error.mean,
+        "worst_shift": list(error.worst),
+        "exact": error.exact,
+    }
+    if kind == "fractional":
+        return found
+    lowest = int(agreement.map.nan_to_num(nan=2.0).argmin())
+    row, column = divmod(lowest, agreement.map.shape[1])
+    start = [0, 0] if kind == "circular" else [-(n // 2) for n in agreement.map.shape]
+    found["least_agreement"] = {
+        "value": float(agreement.map[row, column]),
+        "shift": [row + start[0], column + start[1]],
+    }
+    return found | {"map": agreement.map.tolist(), "change_map": error.map.tolist()}

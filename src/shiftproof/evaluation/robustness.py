@@ -1,0 +1,86 @@
+"""What a classifier makes of pictures that were damaged: erased patches, flips, turns, noise."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shiftproof.data.perturbations import erase, erasure_places, gaussian_noise, half_turn, rotate, vertical_flip
+from shiftproof.evaluation.accuracy import accuracy
+from shiftproof.evaluation.classifier import Change, Classifier, Report, quiet, scores
+from shiftproof.evaluation.statistics import hits, mean
+
+PATCHES = (0, 4, 6, 8)
+SIGMAS = (0.02, 0.05, 0.1)
+ERASURE_BATCH = 256
+
+
+def compare(clean: Tensor, found: Tensor, labels: Tensor) -> dict[str, Any]:
+    """Accuracy of the scores `found`, and how often their answer is that of the `clean` ones."""
+    return {
+        "accuracy": accuracy(found, labels).to_dict(),
+        "agreement": hits(found.argmax(1) == clean.argmax(1)).to_dict(),
+    }
+
+
+def relative_change(clean: Tensor, found: Tensor) -> Tensor:
+    """The length of the change of the scores by the length of the scores, per image. (N, classes) -> (N,)"""
+    change, length = ((v * v).sum(1).sqrt() for v in ((found - clean).double(), clean.double()))
+    return change / length.clamp_min(torch.finfo(length.dtype).tiny)
+
+
+def measure_robustness(
+    f: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    clean: Tensor | None = None,
+    batch_size: int = 250,
+    seed: int = 0,
+    report: Report = quiet,
+) -> dict[str, Any]:
+    """Accuracy, and agreement with the answer to the undamaged image, on damaged images (N, C, H, W).
+
+    * `erasure`: a square of 0, 4, 6 or 8 pixels filled with the mean; `per_batch` as the reference code does it (one
+      place for 256 images), `per_image` anywhere. Patches larger than the image are left out;
+    * `vertical_flip`; `half_turn`, which the reference code calls a vertical flip;
+    * `rotation`: every image by its own angle, any of 360 degrees, with black corners;
+    * `noise` of standard deviation 0.02, 0.05 and 0.1, where pixels lie in [0, 1]; with the mean relative change of
+      the scores. The noise depends on `batch_size`, everything else only on `seed`.
+    """
+    count, channels, size = images.shape[0], images.shape[1], images.shape[2:]
+    run = partial(scores, f, images, batch_size=batch_size, report=report)
+    before: Tensor = run(name="robustness: clean") if clean is None else clean
+
+    def under(name: str, change: Change) -> Tensor:
+        return run(change, name=f"robustness: {name}")
+
+    def erased(patch: int, batch: int | None) -> dict[str, Any]:
+        if patch == 0:
+            return compare(before, before, labels)
+        places = erasure_places(count, size, patch, torch.Generator().manual_seed(seed), batch)
+        found = under(f"{patch} x {patch} erased", lambda x, where: erase(x, patch, places[where], f.mean))
+        return compare(before, found, labels)
+
+    def noisy(sigma: float) -> dict[str, Any]:
+        generator = torch.Generator().manual_seed(seed)
+        found = under(f"noise {sigma}", lambda x, where: gaussian_noise(x, sigma, generator))
+        change = mean(relative_change(before, found), seed)
+        return compare(before, found, labels) | {"relative_change": change.to_dict()}
+
+    degrees = torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 360
+    black = (0.0,) * channels
+    patches = [patch for patch in PATCHES if patch <= min(size)]
+    return {
+        "erasure": {
+            name: {str(patch): erased(patch, batch) for patch in patches}
+            for name, batch in (("per_batch", ERASURE_BATCH), ("per_image", None))
+        },
+        "vertical_flip": compare(before, under("vertical flip", lambda x, _: vertical_flip(x)), labels),
+        "half_turn": compare(before, under("180 degrees", lambda x, _: half_turn(x)), labels),
+        "rotation": compare(before, under("rotation", lambda x, where: rotate(x, degrees[where], black)), labels),
+        "noise": {str(sigma): noisy(sigma) for sigma in SIGMAS},
+    }

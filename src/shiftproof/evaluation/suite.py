@@ -1,0 +1,100 @@
+"""The whole evaluation of a trained network: every measure on one data set, as plain numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from shiftproof import checks
+from shiftproof.evaluation.accuracy import measure_accuracy
+from shiftproof.evaluation.aliasing import measure_aliasing
+from shiftproof.evaluation.classifier import Classifier, Report, evaluating, pixels, quiet, scores
+from shiftproof.evaluation.consistency import measure_consistency
+from shiftproof.evaluation.efficiency import measure_efficiency
+from shiftproof.evaluation.robustness import measure_robustness
+
+if TYPE_CHECKING:
+    from shiftproof.data.sets import Dataset
+
+PARTS = ("accuracy", "consistency", "robustness", "aliasing", "efficiency")
+_TIMED = 64  # images in the batch whose time is taken
+
+
+def evaluate(
+    model: nn.Module,
+    dataset: Dataset,
+    *,
+    parts: Sequence[str] = PARTS,
+    limit: int | None = None,
+    batch_size: int = 250,
+    shift_images: int = 64,
+    seed: int = 0,
+    method: str | None = None,
+    baseline: nn.Module | None = None,
+    report: Report | None = None,
+) -> dict[str, Any]:
+    """Measure a network on the test part of a data set: a nested dictionary, by part, that JSON can hold.
+
+    `parts`: which of `PARTS` to measure; each is described by its function, `measure_accuracy` and so on.
+    `limit`: measure that many images, drawn with `seed`, instead of all.
+    `shift_images`: how many of them are put through all shifts.
+    `method`: the downsampling method whose aliasing is measured; without one that part is left out.
+    `baseline`: the strided network, on the same device, that the time is compared with.
+    `report(name, done, total)` hears how far each measure has come.
+
+    Every estimate is a dictionary of `value`, `low`, `high` (its 95 % interval) and `n`; numbers that do not exist or
+    are not finite are None. The network is in evaluation mode meanwhile, and gets its modes back.
+    """
+    for part in parts:
+        checks.choice("parts", part, PARTS)
+    tell: Report = quiet if report is None else report
+    images, labels = dataset.test.images, dataset.test.labels
+    total = images.shape[0]
+    if total == 0:
+        raise ValueError(f"data set {dataset.name!r} has no test images.")
+    if limit is not None and checks.integer("limit", limit) < total:
+        chosen = torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:limit].sort().values
+        images, labels = images[chosen], labels[chosen]
+    shift_images = min(checks.integer("shift_images", shift_images), images.shape[0])
+
+    f = Classifier(model, dataset.mean, dataset.std)
+    found: dict[str, Any] = {}
+    with evaluating(model):
+        clean = None
+        if "accuracy" in parts or "robustness" in parts:
+            clean = scores(f, images, batch_size=batch_size, name="accuracy: clean", report=tell)
+        if "accuracy" in parts:
+            found["accuracy"] = measure_accuracy(
+                f, images, labels, clean=clean, batch_size=batch_size, seed=seed, report=tell
+            )
+        if "consistency" in parts:
+            found["consistency"] = measure_consistency(
+                f, images, shift_images=shift_images, batch_size=batch_size, seed=seed, report=tell
+            )
+        if "robustness" in parts:
+            found["robustness"] = measure_robustness(
+                f, images, labels, clean=clean, batch_size=batch_size, seed=seed, report=tell
+            )
+        if "aliasing" in parts and method is not None:
+            tell("aliasing", 0, 1)
+            found["aliasing"] = measure_aliasing(method, seed=seed)
+            tell("aliasing", 1, 1)
+        if "efficiency" in parts:
+            tell("efficiency", 0, 1)
+            x = f.normalised(pixels(images[:_TIMED]))
+            found["efficiency"] = measure_efficiency(model, x, baseline)
+            tell("efficiency", 1, 1)
+    return {name: _plain(value) for name, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    """`value` with None in place of every number that is not finite."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

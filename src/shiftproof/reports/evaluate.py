@@ -1,0 +1,239 @@
+"""`shiftproof evaluate`: a trained network, or one of the user's own, measured on a data set and put on record."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from shiftproof.data.sets import Dataset, load_dataset
+from shiftproof.evaluation import suite
+from shiftproof.models.files import load_model
+from shiftproof.reports import records
+from shiftproof.training.checkpoint import tensor_digest
+from shiftproof.training.config import Config
+from shiftproof.training.runs import build_model, load_run, read_result
+
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to evaluate: which parts, on how many images, all shifts of how many images."""
+
+    parts: tuple[str, ...] = suite.PARTS
+    weights: str = "best"
+    limit: int | None = None
+    shift_images: int = 64
+    seed: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return dataclasses.asdict(self) | {"parts": list(self.parts)}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is evaluated: a network with its data set, and where both come from."""
+
+    model: nn.Module
+    dataset: Dataset
+    name: str
+    method: str | None
+    config: Config | None = None
+    training: Mapping[str, Any] | None = None
+    baseline: nn.Module | None = None
+
+    @property
+    def title(self) -> str:
+        """The name of its record."""
+        words = [self.dataset.name, self.name]
+        if self.config is not None:
+            words += [self.method or "", self.config.preset, f"seed{self.config.run.seed}"]
+        return re.sub(r"[^A-Za-z0-9._+-]+", "-", "-".join(words))
+
+
+def from_run(folder: Path, weights: str = "best", dataset: str | None = None, data_dir: Path | None = None) -> Subject:
+    """The network of a finished run, on its own data set or on another with as many classes."""
+    model, config, own = load_run(folder, weights, data_dir)
+    if dataset is not None and dataset != own.name:
+        other = load_dataset(dataset, data_dir, size=config.data.size)
+        if len(other.classes) != len(own.classes) or other.test.images.shape[1] != own.test.images.shape[1]:
+            raise ValueError(
+                f"{folder}: trained on {own.name} ({len(own.classes)} classes); {dataset} has {len(other.classes)}, "
+                f"or other channels."
+            )
+        own = dataclasses.replace(other, mean=own.mean, std=own.std)
+    result = read_result(folder)
+    method = "da" if config.model.method == "strided" and config.augment.shift else config.model.method
+    training = None if result is None else {k: v for k, v in result.items() if k != "config"}
+    plain = dataclasses.replace(config.model, method="strided", options={})
+    baseline = build_model(dataclasses.replace(config, model=plain), own).eval()
+    return Subject(model, own, config.model.name, method, config, training, baseline)
+
+
+def evaluate(subject: Subject, settings: Settings, report: Report | None = None) -> records.Record:
+    """Measure a network and make the record of it."""
+    started = time.monotonic()
+    model, dataset = subject.model, subject.dataset
+    metrics = suite.evaluate(
+        model,
+        dataset,
+        parts=settings.parts,
+        limit=settings.limit,
+        shift_images=settings.shift_images,
+        seed=settings.seed,
+        method=None if subject.config is None else subject.config.model.method,
+        baseline=subject.baseline,
+        report=report,
+    )
+    config = None if subject.config is None else subject.config.to_dict()
+    images = dataset.test.images
+    return records.make(
+        key=records.identity(config, subject.name, dataset.name, settings.to_dict()),
+        name=subject.title,
+        model={
+            "source": "module" if config is None else "run",
+            "name": subject.name,
+            "method": subject.method,
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "weights": settings.weights if config is not None else None,
+            "sha256": tensor_digest(model.state_dict()),
+        },
+        seed=None if subject.config is None else subject.config.run.seed,
+        config=config,
+        training=subject.training,
+        dataset={
+            "name": dataset.name,
+            "source": dataset.source,
+            "checksum": dataset.checksum,
+            "images": len(images) if settings.limit is None else min(settings.limit, len(images)),
+            "size": list(images.shape[1:]),
+        },
+        settings=settings.to_dict(),
+        seconds=time.monotonic() - started,
+        metrics=metrics,
+    )
+
+
+def estimates(metrics: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every estimate with an interval in nested metrics, with its path in words."""
+    for name, value in metrics.items():
+        here = f"{path} / {name}" if path else name
+        if isinstance(value, Mapping):
+            if {"value", "low", "high", "n"} <= value.keys():
+                yield here.replace("_", " "), value
+            else:
+                yield from estimates(value, here)
+
+
+def run(
+    source: str,
+    dataset: str | None,
+    weights: str | None,
+    folder: Path | None,
+    settings: Settings,
+    data_dir: Path | None,
+    out: Path,
+    as_json: bool,
+) -> int:
+    """`shiftproof evaluate RUN_OR_MODEL`: print what was measured, draw it, write the record."""
+    place = Path(source)
+    if place.is_dir():
+        which = weights or "best"
+        if which not in ("best", "final"):
+            raise ValueError(f"`--weights` (={which!r}) of a run must be best or final.")
+        settings = dataclasses.replace(settings, weights=which)
+        subject = from_run(place, which, dataset, data_dir)
+    else:
+        if ":" not in source:
+            raise ValueError(f"{source}: neither the folder of a run nor `module:factory` nor `timm:NAME`.")
+        if dataset is None:
+            raise ValueError("`--dataset` must say on what a network of your own is evaluated.")
+        model = load_model(source, None if weights is None else Path(weights))
+        data = load_dataset(dataset, data_dir, path=folder)
+        subject = Subject(model, data, source.replace(":", "-"), None)
+    with progress(subject.title) as report:
+        record = evaluate(subject, settings, report)
+    written = [records.write(record, out), *draw(record, out)]
+    if as_json:
+        print(json.dumps(record | {"files": [str(p) for p in written]}, indent=2))
+    else:
+        _print(record)
+        for path in written:
+            print(f"wrote {path}")
+    return 0
+
+
+def draw(record: records.Record, out: Path) -> list[Path]:
+    """The pictures of a record: the heat map over all shifts, the aliasing curve."""
+    from shiftproof.reports import figures
+
+    written = []
+    stem = f"{record['name']}-{record['key'][:8]}"
+    shifts = records.lookup(record["metrics"], "consistency", "all_pairs")
+    if shifts is not None:
+        kept, change = (torch.tensor([[v or 0.0 for v in row] for row in shifts[k]]) for k in ("map", "change_map"))
+        height, width = kept.shape
+        where = [((r + height // 2) % height - height // 2, (c + width // 2) % width - width // 2)
+                 for r in range(height) for c in range(width)]  # fmt: skip
+        rows = [("circular shifts", where, kept.flatten(), change.flatten())]
+        written.append(figures.save(figures.heatmap(rows), out / f"{stem}-shifts.png"))
+    curve = records.lookup(record["metrics"], "aliasing")
+    if curve is not None:
+        written.append(figures.aliasing(out / f"{stem}-aliasing.png", {curve["method"]: curve}))
+    return written
+
+
+@contextlib.contextmanager
+def progress(name: str) -> Iterator[Report]:
+    """A bar for each measure on a terminal, a line for each elsewhere, on the standard error."""
+    if not sys.stderr.isatty():
+        seen: set[str] = set()
+
+        def line(what: str, done: int, total: int) -> None:
+            if what not in seen:
+                seen.add(what)
+                print(f"{name}: {what}", file=sys.stderr, flush=True)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def move(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield move
+
+
+def _print(record: records.Record) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=f"{record['name']}: {record['dataset']['images']:,} images",
+        caption="95 % intervals.",
+        caption_justify="left",
+    )
+    table.add_column("measure")
+    for head in ("value", "low", "high", "n"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for name, e in estimates(record["metrics"]):
+        table.add_row(name, *("" if e[k] is None else f"{e[k]:.4f}" for k in ("value", "low", "high")), f"{e['n']:,}")
+    Console().print(table)

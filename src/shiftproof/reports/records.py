@@ -1,0 +1,163 @@
+"""Records: one JSON file per evaluation, checked against a schema when it is written and when it is read."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from shiftproof import checks
+from shiftproof.data.store import atomic_write
+from shiftproof.reports import environment
+
+SCHEMA = "shiftproof.record/1"
+# settings that cannot change a result do not belong to its identity
+_FREE = ("checkpoint_minutes", "keep", "tensorboard", "threads")
+_LARGEST = 2**26  # bytes; no record comes near
+
+Record = dict[str, Any]
+
+
+def identity(config: Mapping[str, Any] | None, model: str, dataset: str, settings: Mapping[str, Any]) -> str:
+    """The key of a record: equal for evaluations of the same run in the same way."""
+    plain = None
+    if config is not None:
+        plain = dict(config) | {"run": {k: v for k, v in config["run"].items() if k not in _FREE}}
+    text = json.dumps([plain, model, dataset, dict(settings)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def make(**fields: Any) -> Record:
+    """A record of the given fields, with schema, time, code and machine filled in; checked."""
+    record = {
+        "schema": SCHEMA,
+        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "code": environment.code(),
+        "machine": environment.machine(),
+        **fields,
+    }
+    validate(record, "the new record")
+    return record
+
+
+def write(record: Record, folder: Path) -> Path:
+    """Write a record under its name and key; the file is replaced as a whole or not at all."""
+    path = folder / f"{record['name']}-{record['key'][:8]}.json"
+    atomic_write(path, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
+    return path
+
+
+def read(path: Path) -> Record:
+    """A record from a file; what is not a record is a ValueError that says where it goes wrong."""
+    if path.stat().st_size > _LARGEST:
+        raise ValueError(f"{path}: not a record: larger than {_LARGEST >> 20} MiB.")
+    try:
+        record = json.loads(path.read_text())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not a record: {error}") from None
+    validate(record, str(path))
+    return record  # type: ignore[no-any-return]
+
+
+def find(places: Iterable[Path]) -> list[Path]:
+    """The record files among files and folders."""
+    out: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            out += sorted(place.glob("*.json"))
+        elif place.exists():
+            out.append(place)
+        else:
+            raise ValueError(f"{place}: no such file or folder.")
+    return out
+
+
+def validate(record: Any, name: str) -> None:
+    """Raise ValueError unless `record` follows the schema."""
+    if isinstance(record, dict) and isinstance(found := record.get("schema"), str) and found != SCHEMA:
+        raise ValueError(f"{name}: schema {checks.shown(found)}, and this version reads {SCHEMA!r}.")
+    error = next(iter(_validator().iter_errors(record)), None)
+    if error is not None:
+        where = "/".join(str(p) for p in error.absolute_path) or "the top"
+        raise ValueError(f"{name}: not a record: at {where}: {error.message[:200]}")
+
+
+@functools.cache
+def _validator() -> Any:
+    import jsonschema
+
+    text = resources.files(__package__).joinpath("record.schema.json").read_text()
+    return jsonschema.Draft202012Validator(json.loads(text))
+
+
+def run(action: str, places: list[Path], as_json: bool) -> int:
+    """`shiftproof records list | show | check`: a table of records, one of them, or what is wrong with them."""
+    files = find(places)
+    if action == "check":
+        return _check(files, as_json)
+    records = [(path, read(path)) for path in files]
+    if action == "show" or as_json:
+        out = [record for _, record in records]
+        print(json.dumps(out[0] if action == "show" and len(out) == 1 else out, indent=2))
+    else:
+        _table(records)
+    return 0
+
+
+def _check(files: list[Path], as_json: bool) -> int:
+    wrong: dict[str, str] = {}
+    for path in files:
+        try:
+            read(path)
+        except ValueError as error:
+            wrong[str(path)] = str(error)
+    if as_json:
+        print(json.dumps({"records": len(files), "wrong": wrong}, indent=2))
+    else:
+        for message in wrong.values():
+            print(message)
+        print(f"{len(files)} records, {len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+def _table(records: list[tuple[Path, Record]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{len(records)} records")
+    for head in ("record", "data", "model", "method", "preset", "seed", "accuracy", "consistency", "created"):
+        table.add_column(head, justify="right" if head in ("seed", "accuracy", "consistency") else "left", no_wrap=True)
+    for path, record in records:
+        config = record["config"] or {}
+        table.add_row(
+            path.stem,
+            record["dataset"]["name"],
+            record["model"]["name"],
+            record["model"]["method"] or "",
+            str(config.get("preset", "")),
+            "" if record["seed"] is None else str(record["seed"]),
+            percent(record["metrics"], "accuracy", "clean"),
+            percent(record["metrics"], "consistency", "all_pairs", "pairs"),
+            record["created"][:16].replace("T", " "),
+        )
+    console = Console()
+    Console(width=max(console.width, 160) if not console.is_terminal else None).print(table)
+
+
+def lookup(metrics: Mapping[str, Any], *path: str) -> Any:
+    """The entry at a path of keys, or None where there is none."""
+    node: Any = metrics
+    for key in path:
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node
+
+
+def percent(metrics: Mapping[str, Any], *path: str) -> str:
+    """An estimate as "93.21", or nothing where it was not measured."""
+    found = lookup(metrics, *path)
+    return "" if not isinstance(found, Mapping) else f"{100 * found['value']:.2f}"

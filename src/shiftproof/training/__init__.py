@@ -1,0 +1,1 @@
+"""Training: one configuration, one loop, checkpoints that lose nothing."""

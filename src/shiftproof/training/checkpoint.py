@@ -1,0 +1,116 @@
+"""Checkpoints that survive a kill at any moment.
+
+A checkpoint is one safetensors file: tensors as they are, the rest as JSON in its header, with a digest over both. It
+is written to another name, flushed to the disk and renamed: under its own name it is whole, or it is not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shiftproof.data.store import atomic_write
+
+_HEADER = "shiftproof"
+_PATTERN = "step-*.safetensors"
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Tensors and a JSON-able state into one file; the file is replaced as a whole or not at all."""
+    plain = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    text = json.dumps(state, sort_keys=True)
+    save = importlib.import_module("safetensors.torch").save
+    # one entry: several would come in any order, and equal states should be equal files
+    header = json.dumps({"digest": tensor_digest(plain, text), "state": text})
+    atomic_write(path, save(plain, {_HEADER: header}))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `write_tensors` wrote; a file that is not exactly that is a ValueError. Nothing in it is executed."""
+    safetensors = importlib.import_module("safetensors")
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            meta = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header = json.loads(meta[_HEADER])
+        if tensor_digest(tensors, header["state"]) != header["digest"]:
+            raise ValueError("its contents do not match its digest")
+        return tensors, json.loads(header["state"])
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # the reader has its own kinds, and a damaged header has them all
+        raise ValueError(f"{path}: not a checkpoint that can be read: {str(error).splitlines()[0]}") from None
+
+
+def tensor_digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """sha256 over a text and over names, types, shapes and bytes of tensors."""
+    out = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        t = tensors[name].detach().cpu().contiguous()
+        out.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
+        out.update(t.reshape(-1).view(torch.uint8).numpy().data)
+    return out.hexdigest()
+
+
+class Checkpoints:
+    """The newest checkpoints of a run, in a folder of their own."""
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self.folder = folder
+        self.keep = keep
+
+    def files(self) -> list[Path]:
+        """All checkpoints, the newest first."""
+        return sorted(self.folder.glob(_PATTERN), reverse=True)
+
+    def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Write the checkpoint of a step, then remove the oldest beyond those to keep."""
+        write_tensors(self.folder / f"step-{step:09d}.safetensors", tensors, state)
+        for old in self.files()[self.keep :]:
+            old.unlink(missing_ok=True)
+
+    def newest(self, complain: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest checkpoint that can be read, or None; those that cannot are named to `complain` and set aside."""
+        for path in self.files():
+            try:
+                return read_tensors(path)
+            except ValueError as error:
+                complain(f"{error}. Falling back to the one before.")
+                path.replace(path.with_suffix(".damaged"))
+        return None
+
+
+@contextlib.contextmanager
+def claimed(folder: Path, needed: int) -> Iterator[None]:
+    """Make a run's folder and hold it against other processes; leftovers of a killed write are cleared.
+
+    A folder that cannot be written, or a disk with fewer than `needed` bytes free, is an error at once.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a+") as lock:
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ModuleNotFoundError:  # pragma: no cover
+            pass  # a system without such locks
+        except OSError:
+            raise OSError(f"{folder}: another process is at work there; choose another folder.") from None
+        free = shutil.disk_usage(folder).free
+        if free < needed:
+            raise OSError(
+                f"{folder}: {free / 2**20:.0f} MiB are free on this disk, {needed / 2**20:.0f} MiB are needed for "
+                "checkpoints."
+            )
+        for left in folder.rglob(".*.tmp"):
+            left.unlink(missing_ok=True)
+        yield

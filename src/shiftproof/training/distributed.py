@@ -1,0 +1,78 @@
+"""One process or many: what the training loop needs to know about the others.
+
+Under `torchrun` the processes find each other through its environment variables (gloo on the CPU, nccl on CUDA);
+without it there is one process, and nothing here does anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+
+@dataclass(frozen=True)
+class World:
+    """The place of a process among all: `rank` of `size`; rank 0 is the one that writes."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that writes files and prints."""
+        return self.rank == 0
+
+    @property
+    def restarted(self) -> bool:
+        """Whether the elastic agent started the processes anew after one of them died."""
+        return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """The sums over all processes, in float64."""
+        if self.size == 1:
+            return list(values)
+        sums = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(sums)
+        return [float(v) for v in sums.tolist()]
+
+    def from_first(self, tensors: Iterable[Tensor]) -> None:
+        """Overwrite tensors by those of rank 0."""
+        if self.size > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextlib.contextmanager
+def joined(device: str = "auto") -> Iterator[World]:
+    """The world this process belongs to, left again at the end."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("`device` (='cuda') is not there: torch sees no GPU; use 'cpu' or 'auto'.")
+    cuda = device != "cpu" and torch.cuda.is_available()
+    here = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
+    if "WORLD_SIZE" not in os.environ or "RANK" not in os.environ:
+        yield World(0, 1, here)
+        return
+    if cuda:  # pragma: no cover
+        torch.cuda.set_device(here)
+    # processes that were started anew must not find the addresses of the dead ones
+    store, rank, size = next(rendezvous("env://"))
+    store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=size)
+    try:
+        yield World(rank, size, here)
+    finally:
+        dist.destroy_process_group()

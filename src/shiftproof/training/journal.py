@@ -1,0 +1,118 @@
+"""What a run tells while it goes: bars on a terminal, lines elsewhere, JSON lines and TensorBoard in its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from shiftproof.data.store import atomic_write
+
+
+class Journal:
+    """The log of a run, `log.jsonl`, one JSON object per line, each with the step it belongs to.
+
+    Taken up again at a step, it forgets what was written after it.
+    """
+
+    def __init__(self, folder: Path, step: int, tensorboard: bool) -> None:
+        self.path = folder / "log.jsonl"
+        kept = [line for line in _lines(self.path) if _step_of(line) <= step]
+        atomic_write(self.path, "".join(f"{line}\n" for line in kept).encode())
+        self._file = self.path.open("a")
+        self._board: Any = None
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+    def write(self, event: str, step: int, **values: Any) -> None:
+        """Add a line; numbers become scalars of the same name."""
+        self._file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
+        self._file.flush()
+        if self._board is not None:
+            for name, value in values.items():
+                if isinstance(value, float):
+                    self._board.add_scalar(f"{event}/{name}", value, step)
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(errors="replace").splitlines() if path.exists() else []
+
+
+def _step_of(line: str) -> float:
+    """The step of a line; a line cut off by a kill counts as after everything."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")
+
+
+class Display:
+    """Progress for people: bars for the run and the epoch, or a line per epoch where there is no terminal."""
+
+    def __init__(self, name: str, epochs: int, steps: int, quiet: bool = False, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self.quiet, self.epochs, self.steps = quiet, epochs, steps
+        self._bars: Any = None
+        if not quiet and self.stream.isatty():
+            from rich import progress
+            from rich.console import Console
+
+            self._bars = progress.Progress(
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(bar_width=None),
+                progress.MofNCompleteColumn(),
+                progress.TextColumn("{task.fields[note]}"),
+                progress.TimeElapsedColumn(),
+                progress.TimeRemainingColumn(),
+                console=Console(file=self.stream),
+            )
+            self._run = self._bars.add_task(name, total=epochs * steps, note="")
+            self._epoch = self._bars.add_task("epoch", total=steps, note="")
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """While the run goes."""
+        with self._bars or contextlib.nullcontext():
+            yield
+
+    def step(self, epoch: int, step: int, loss: float, accuracy: float, speed: float) -> None:
+        """After a step: where we are, and how it goes."""
+        if self._bars is not None:
+            note = f"loss {loss:.3f}, accuracy {accuracy:.1%}, {speed:,.0f} images/s"
+            self._bars.update(self._run, completed=epoch * self.steps + step)
+            self._bars.update(self._epoch, completed=step, description=f"epoch {epoch + 1}", note=note)
+
+    def say(self, text: str) -> None:
+        """One line."""
+        if self._bars is not None:
+            self._bars.console.print(text, highlight=False)
+        elif not self.quiet:
+            print(text, file=self.stream, flush=True)
+
+
+class Speed:
+    """Images per second, over the last seconds."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[float, int]] = [(time.monotonic(), 0)]
+
+    def __call__(self, images: int) -> float:
+        """After so many more images."""
+        now = time.monotonic()
+        self._marks.append((now, self._marks[-1][1] + images))
+        while len(self._marks) > 2 and now - self._marks[0][0] > 10:
+            del self._marks[0]
+        (before, first), (_, last) = self._marks[0], self._marks[-1]
+        return (last - first) / max(now - before, 1e-9)

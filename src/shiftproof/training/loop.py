@@ -1,0 +1,338 @@
+"""Training, top to bottom.
+
+Everything random is a function of (seed, epoch, step), and the learning rate of the step alone, so a checkpoint holds
+weights, momentum and counters, and a run that was killed goes on to the same weights, bit for bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from shiftproof.data.augment import augment
+from shiftproof.data.batches import batches, derive, in_order, normalise, steps
+from shiftproof.data.sets import Dataset, Images
+from shiftproof.data.store import atomic_write
+from shiftproof.layers import Downsample
+from shiftproof.training.checkpoint import Checkpoints, claimed, write_tensors
+from shiftproof.training.config import Config, OptimConfig, differences
+from shiftproof.training.distributed import World, joined
+from shiftproof.training.journal import Display, Journal, Speed
+from shiftproof.training.runs import build_model, describe, load_data, read_config, read_result
+
+_LOG_EVERY = 10  # steps
+_PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C or a request to terminate, after the checkpoint is written."""
+
+
+def learning_rate(optim: OptimConfig, step: int, per_epoch: int) -> float:
+    """The learning rate of a step, counted from 0.
+
+    `"step"`: lr * gamma^(milestones passed). `"one-cycle"`: a straight line up to lr over the share `warm_up` of all
+    steps, and a straight line down to 0 over the rest.
+    """
+    if optim.schedule == "step":
+        return optim.lr * optim.gamma ** sum(step // per_epoch >= m for m in optim.milestones)
+    done = (step + 0.5) / (optim.epochs * per_epoch)
+    up = done / optim.warm_up if optim.warm_up else math.inf
+    down = (1 - done) / (1 - optim.warm_up) if optim.warm_up < 1 else math.inf
+    return optim.lr * min(up, down)
+
+
+def train(
+    config: Config | None,
+    out: Path,
+    *,
+    resume: bool = False,
+    data_dir: Path | None = None,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Train a network into the folder `out`, and return what `result.json` says.
+
+    With `resume` a run that was begun there goes on, to the same weights as if nothing had happened; without a
+    `config` it takes the one it was begun with. Under `torchrun` the processes share each batch.
+    """
+    saved = read_config(out)
+    if config is None:
+        if saved is None:
+            raise ValueError(f"{out}: no run was begun there; say what to train.")
+        config = saved
+    with joined(config.run.device) as world, torch.random.fork_rng(), threads(config.run.threads):
+        resume = resume or world.restarted
+        if saved is not None and not resume:
+            raise ValueError(f"{out}: already holds a run; add --resume to go on with it, or choose another folder.")
+        if saved is not None and (different := differences(saved, config)):
+            raise ValueError(f"{out}: the run there has other settings: {'; '.join(different)}.")
+        if resume and (finished := read_result(out)) is not None:
+            return finished
+        data = load_data(config, data_dir)
+        if not world.first:
+            return _train(config, out, world, data, Display("", 1, 1, quiet=True))
+        per_epoch = steps(len(data[1].labels), config.optim.batch_size)
+        name = f"{config.model.name} {config.model.method} {config.data.name} seed {config.run.seed}"
+        display = Display(name, config.optim.epochs, per_epoch, quiet)
+        size = 4 * sum(p.numel() for p in build_model(config, data[0]).parameters())
+        with claimed(out, needed=(config.run.keep + 3) * 2 * size + 2**20), display.shown():
+            atomic_write(out / "config.json", (json.dumps(config.to_dict(), indent=2) + "\n").encode())
+            return _train(config, out, world, data, display)
+
+
+def _train(
+    config: Config, out: Path, world: World, data: tuple[Dataset, Images, Images], display: Display
+) -> dict[str, Any]:
+    dataset, training, validation = data
+    optim, seed, device = config.optim, config.run.seed, world.device
+    form = torch.channels_last if config.run.channels_last else torch.contiguous_format
+    model = build_model(config, dataset).to(device, memory_format=form)  # type: ignore[call-overload]
+    layers = [m for m in model.modules() if isinstance(m, Downsample)]
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=optim.lr,
+        momentum=optim.momentum,
+        nesterov=optim.nesterov,
+        weight_decay=optim.weight_decay,
+    )
+    scaler = torch.amp.GradScaler(device.type, enabled=config.run.precision == "fp16")
+    autocast = partial(
+        torch.autocast,
+        device.type,
+        dtype=_PRECISIONS.get(config.run.precision, torch.bfloat16),
+        enabled=config.run.precision != "fp32",
+    )
+    augmentation = partial(augment, flip=config.augment.flip, shift=config.augment.shift, crop=config.augment.crop)
+
+    # where we are: taken from the newest checkpoint, or the beginning
+    state: dict[str, Any] = {
+        "epoch": 0, "step": 0, "sums": [0.0, 0.0, 0.0], "seconds": 0.0, "best": None, "history": [], "scaler": {},
+    }  # fmt: skip
+    checkpoints = Checkpoints(out / "checkpoints", config.run.keep)
+    found = checkpoints.newest(display.say) if world.first else None
+    world.wait()
+    if not world.first:  # what is damaged has been set aside by now
+        found = checkpoints.newest(display.say)
+    if found is not None:
+        tensors, state = found
+        _restore(model, optimizer, scaler, tensors, state)
+        display.say(f"{out}: going on at epoch {state['epoch'] + 1}, step {state['step'] + 1}")
+    per_epoch = steps(len(training.labels), optim.batch_size)
+    total_steps = optim.epochs * per_epoch
+    net: nn.Module = model
+    if world.size > 1:
+        net = nn.parallel.DistributedDataParallel(net)
+    if config.run.compile:
+        net = torch.compile(net)  # type: ignore[assignment]
+
+    def passed() -> int:
+        return int(state["epoch"] * per_epoch + state["step"])
+
+    def keep() -> None:
+        if world.first:
+            state["scaler"] = scaler.state_dict()
+            checkpoints.save(passed(), _tensors(model, optimizer), state)
+
+    journal = Journal(out, passed(), config.run.tensorboard) if world.first else None
+    started = time.monotonic() - state["seconds"]
+    last_kept = time.monotonic()
+    speed = Speed()
+    with contextlib.ExitStack() as stack:
+        if journal is not None:
+            stack.callback(journal.close)
+        stop = stack.enter_context(_signals(world.size == 1))
+        while state["epoch"] < optim.epochs:
+            epoch = state["epoch"]
+            net.train()
+            for batch in batches(
+                training,
+                optim.batch_size,
+                seed=seed,
+                epoch=epoch,
+                first=state["step"],
+                augmentation=augmentation,
+                rank=world.rank,
+                world=world.size,
+            ):
+                torch.manual_seed(derive(seed, epoch, 2, batch.step, world.rank))  # dropout, stochastic pooling
+                for layer in layers:
+                    layer.progress(passed() / total_steps)
+                rate = learning_rate(optim, passed(), per_epoch)
+                for group in optimizer.param_groups:
+                    group["lr"] = rate
+
+                x = normalise(batch.images.to(device), dataset.mean, dataset.std, form)
+                labels, weights = batch.labels.to(device), batch.weights.to(device)
+                with autocast():
+                    scores = net(x)
+                losses = F.cross_entropy(scores.float(), labels, reduction="none") * weights
+                # processes hold parts of different size, and gradients are averaged over processes
+                loss = losses.sum() * (world.size / batch.total)
+                if not math.isfinite(float(loss.detach())):
+                    raise ValueError(
+                        f"{out}: the loss is {float(loss.detach())} in epoch {epoch + 1}, step {batch.step + 1}: lower "
+                        f"`optim.lr` (={optim.lr}). The last checkpoint is untouched."
+                    )
+                optimizer.zero_grad(set_to_none=True)
+                scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+                scaler.step(optimizer)
+                scaler.update()
+
+                right = ((scores.argmax(1) == labels) * weights).sum()
+                news = [float(losses.detach().sum()), float(right), float(weights.sum())]
+                state["sums"] = [a + b for a, b in zip(state["sums"], news)]
+                state["step"] = batch.step + 1
+                state["seconds"] = time.monotonic() - started
+                mean_loss, accuracy = (v / state["sums"][2] for v in state["sums"][:2])
+                images_per_second = speed(batch.total)
+                display.step(epoch, state["step"], mean_loss, accuracy, images_per_second)
+                if journal is not None and passed() % _LOG_EVERY == 0:
+                    journal.write("step", passed(), loss=float(loss.detach()), lr=rate, speed=images_per_second)
+                if stop.is_set() or time.monotonic() - last_kept > 60 * config.run.checkpoint_minutes:
+                    if state["step"] < per_epoch or stop.is_set():
+                        keep()
+                    last_kept = time.monotonic()
+                if stop.is_set():
+                    raise Stopped(f"{out}: stopped in epoch {epoch + 1}; go on with --resume.")
+
+            loss_sum, right_sum, count = world.total(state["sums"])
+            world.from_first(model.buffers())
+            checked = measure(model, validation, dataset, form, world, autocast) if len(validation.labels) else {}
+            row = {"epoch": epoch + 1, "loss": loss_sum / count, "accuracy": right_sum / count, **checked}
+            state["history"].append(row)
+            judged = row.get("validation_accuracy", float(epoch))  # without validation the last epoch is the best
+            state |= {"epoch": epoch + 1, "step": 0, "sums": [0.0, 0.0, 0.0], "seconds": time.monotonic() - started}
+            better = state["best"] is None or judged > state["best"]["judged"]
+            if better:
+                state["best"] = {"epoch": epoch + 1, "judged": judged}
+            if journal is not None:
+                if better:
+                    write_tensors(out / "best.safetensors", model.state_dict(), describe(config, dataset))
+                journal.write("epoch", passed(), **row, seconds=state["seconds"])
+            keep()
+            last_kept = time.monotonic()
+            display.say(_line(row, optim.epochs, state["seconds"]))
+
+    result = {
+        "config": config.to_dict(),
+        "best": state["history"][state["best"]["epoch"] - 1],
+        "final": state["history"][-1],
+        "history": state["history"],
+        "steps": passed(),
+        "images": {"training": len(training.labels), "validation": len(validation.labels)},
+        "processes": world.size,
+        "seconds": state["seconds"],
+        "peak_bytes": _peak_bytes(),
+    }
+    if world.first:
+        write_tensors(out / "final.safetensors", model.state_dict(), describe(config, dataset))
+        atomic_write(out / "result.json", (json.dumps(result, indent=2) + "\n").encode())
+    world.wait()
+    return result
+
+
+def measure(
+    model: nn.Module, images: Images, dataset: Dataset, form: torch.memory_format, world: World, autocast: Any
+) -> dict[str, float]:
+    """Loss and accuracy on held-out images, over all processes."""
+    model.eval()
+    sums = [0.0, 0.0]
+    with torch.no_grad():
+        for x, labels in in_order(images, 250, rank=world.rank, world=world.size):
+            labels = labels.to(world.device)
+            with autocast():
+                scores = model(normalise(x.to(world.device), dataset.mean, dataset.std, form)).float()
+            sums[0] += float(F.cross_entropy(scores, labels, reduction="sum"))
+            sums[1] += float((scores.argmax(1) == labels).sum())
+    loss, right = world.total(sums)
+    return {"validation_loss": loss / len(images.labels), "validation_accuracy": right / len(images.labels)}
+
+
+def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Weights and statistics, and the momentum of every parameter, by name."""
+    out = {f"model.{name}": t for name, t in model.state_dict().items()}
+    for name, p in model.named_parameters():
+        buffer = optimizer.state.get(p, {}).get("momentum_buffer")
+        if buffer is not None:
+            out[f"momentum.{name}"] = buffer
+    return out
+
+
+def _restore(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    tensors: dict[str, Tensor],
+    state: dict[str, Any],
+) -> None:
+    model.load_state_dict({k.partition(".")[2]: t for k, t in tensors.items() if k.startswith("model.")})
+    for name, p in model.named_parameters():
+        if f"momentum.{name}" in tensors:
+            # in the memory layout of the parameter: another one may round differently
+            optimizer.state[p]["momentum_buffer"] = torch.empty_like(p).copy_(tensors[f"momentum.{name}"]).detach()
+    if state["scaler"]:
+        scaler.load_state_dict(state["scaler"])
+
+
+def _peak_bytes() -> int | None:
+    """The most memory this process has held, where the system tells."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # pragma: no cover
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _line(row: dict[str, Any], epochs: int, seconds: float) -> str:
+    words = [f"epoch {row['epoch']}/{epochs}", f"loss {row['loss']:.4f}", f"accuracy {row['accuracy']:.2%}"]
+    if "validation_accuracy" in row:
+        words.append(f"validation {row['validation_accuracy']:.2%}")
+    return ", ".join([*words, f"{seconds:.0f} s"])
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """`count` threads for torch on the CPU, or as many as there are for 0."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _signals(wanted: bool) -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set, so that a step is finished and a checkpoint written; a second one kills."""
+    stop = threading.Event()
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(number: int, _: Any) -> None:
+        signal.signal(number, before[signal.Signals(number)])
+        stop.set()
+
+    for s in before:
+        signal.signal(s, handle)
+    try:
+        yield stop
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
