@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+import shiftproof
 from shiftproof.cli import main
 from shiftproof.reports import environment, evaluate, records, sweep
 from shiftproof.training.config import configure
@@ -192,8 +193,7 @@ def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None
         raise FileNotFoundError("git")
 
     monkeypatch.setattr(subprocess, "run", missing)
-    assert environment.code()["commit"] is None
-    assert environment.code()["changed"] is None
+    assert environment.code.__wrapped__() == {"version": shiftproof.__version__, "commit": None, "changed": None}
 
 
 def test_a_table_is_a_list_of_runs() -> None:

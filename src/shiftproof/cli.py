@@ -20,7 +20,6 @@ _EXTRAS = {
     "skimage": "report",
     "sklearn": "train",
     "tensorboard": "train",
-    "tomli": "train",
 }
 # modules that a command needs only where the user names them
 _PACKAGES = ("timm", "onnx", "onnxruntime", "onnxscript")

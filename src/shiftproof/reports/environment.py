@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import subprocess
@@ -30,8 +31,12 @@ def machine() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def code() -> dict[str, Any]:
-    """The version of the package; its commit, and whether files differ from it, where it runs from a checkout."""
+    """The version of the package; its commit, and whether files differ from it, where it runs from a checkout.
+
+    Asked once: a long run asks at its start, before anybody changes the files it was loaded from.
+    """
     home = Path(__file__).parent
     commit = _git(home, "rev-parse", "HEAD")
     changed = None if commit is None else bool(_git(home, "status", "--porcelain", "--untracked-files=no", ":/src"))

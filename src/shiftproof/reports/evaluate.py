@@ -19,7 +19,7 @@ from torch import nn
 from shiftproof.data.sets import Dataset, load_dataset
 from shiftproof.evaluation import suite
 from shiftproof.models.files import load_model
-from shiftproof.reports import records
+from shiftproof.reports import environment, records
 from shiftproof.training.checkpoint import tensor_digest
 from shiftproof.training.config import Config
 from shiftproof.training.runs import build_model, load_run, read_result
@@ -148,6 +148,7 @@ def run(
     as_json: bool,
 ) -> int:
     """`shiftproof evaluate RUN_OR_MODEL`: print what was measured, draw it, write the record."""
+    environment.code()
     place = Path(source)
     if place.is_dir():
         which = weights or "best"

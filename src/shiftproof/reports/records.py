@@ -36,7 +36,7 @@ def make(**fields: Any) -> Record:
     """A record of the given fields, with schema, time, code and machine filled in; checked."""
     record = {
         "schema": SCHEMA,
-        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "code": environment.code(),
         "machine": environment.machine(),
         **fields,

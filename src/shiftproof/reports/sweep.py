@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof import checks
-from shiftproof.reports import evaluate, records
+from shiftproof.reports import environment, evaluate, records
 from shiftproof.training.config import Config, configure
 
 ENGINES = ("local", "ray")
@@ -120,6 +120,7 @@ def run(
     checks.integer("--jobs", jobs)
     if address is not None and engine != "ray":
         raise ValueError("`--address` belongs to `--engine ray`.")
+    environment.code()
     missing = [c for c in configs if done(c, settings, out) is None]
     _say(f"{len(configs)} runs, {len(configs) - len(missing)} on record, {len(missing)} to do")
     one = functools.partial(perform, runs=runs, data_dir=data_dir, settings=settings, quiet=jobs > 1 or engine == "ray")
@@ -172,6 +173,7 @@ def _begin(threads: int) -> None:
     """A worker: its share of the cores, and an end when the sweep itself has been killed."""
     import torch
 
+    environment.code()
     torch.set_num_threads(threads)
     parent = os.getppid()
 

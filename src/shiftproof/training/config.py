@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 import json
 import math
-import sys
+import tomllib
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -266,10 +266,6 @@ def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
 
 
 def _read(text: str, name: str) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:  # pragma: no cover
-        import tomli as tomllib
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
