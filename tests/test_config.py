@@ -63,6 +63,9 @@ def test_da_is_a_recipe() -> None:
     config = configure(method="da")
     assert config.model.method == "strided"
     assert config.augment.shift == -1
+    assert config.recipe == "da"
+    assert configure(method="strided").recipe == "strided"
+    assert configure(method="ghs", changes={"augment.shift": 3}).recipe == "ghs"
 
 
 def test_pairs() -> None:

@@ -265,6 +265,20 @@ class TestRobustness:
         assert found["half_turn"]["accuracy"]["value"] == 0
         assert found["half_turn"]["agreement"]["value"] == 0
 
+    def test_damaged_images_are_shifted(self) -> None:
+        """Consistency of damaged images: damaged first, then shifted twice, as if they had come damaged."""
+        images, labels = dataset(40).test.images, dataset(40).test.labels
+        f = Classifier(lambda x: x[:, :, 0, 0], [0.0] * 3, [1.0] * 3)
+        found = measure_robustness(f, images, labels)
+        for name, flipped in (("vertical_flip", images.flip(2)), ("half_turn", images.flip(2, 3))):
+            assert found[name]["consistency"] == aps_protocol(f, flipped).to_dict()
+        batch = found["erasure"]["per_batch"]
+        assert batch["0"]["consistency"] == aps_protocol(f, images).to_dict()
+        assert batch["4"]["consistency"] != batch["0"]["consistency"]
+        assert "consistency" not in found["erasure"]["per_image"]["4"]
+        exact = measure_robustness(Classifier(largest, [0.0] * 3, [1.0] * 3), images, labels)
+        assert exact["erasure"]["per_batch"]["8"]["consistency"]["value"] == 1
+
     def test_rotation(self) -> None:
         """A corner turns black at all but few angles, the middle never, and at half of them left is right."""
         images, labels = white(400, size=9)

@@ -136,8 +136,9 @@ def blocks(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("document", ["README.md"])
-def test_documents_run(document: str) -> None:
+def test_documents_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Python block of a document runs, top to bottom in one namespace."""
+    monkeypatch.chdir(tmp_path)
     code = blocks(ROOT / document)
     assert code
     torch.manual_seed(0)

@@ -202,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     inner = action(actions, "get", "fetch data sets, check them, put them in place", data_dir)
     inner.add_argument("names", nargs="+", metavar="NAME", help="cifar10, cifar100, mnist or mnist-rot")
     inner = action(actions, "import", "take files that are already here, in any official layout", data_dir)
-    inner.add_argument("folder", type=Path, metavar="DIR", help="a folder, or an archive")
+    inner.add_argument("folder", type=Path, metavar="DIR", help="a folder that has them, packed or unpacked")
     action(actions, "list", "show what is there", data_dir)
 
     settings = argparse.ArgumentParser(add_help=False)

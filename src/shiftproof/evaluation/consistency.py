@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.evaluation.accuracy import FRACTIONS
-from shiftproof.evaluation.classifier import Report, pixels, quiet, scores
+from shiftproof.evaluation.classifier import Change, Report, pixels, quiet, scores
 from shiftproof.evaluation.statistics import Estimate, proportion
 from shiftproof.invariance import Shifts, survey
 from shiftproof.shifts import circular_shift
@@ -29,13 +29,15 @@ F = Callable[[Tensor], Tensor]
 def aps_protocol(
     f: F,
     images: Tensor,
+    change: Change | None = None,
     *,
     batch: int = APS_BATCH,
     seed: int = 0,
     batch_size: int = 250,
+    name: str = "consistency: APS protocol",
     report: Report = quiet,
 ) -> Estimate:
-    """Consistency as the reference code of APS reports it.
+    """Consistency as the reference code of APS reports it, of images as they are or changed first.
 
     For every `batch` images in a row, two circular shifts are drawn from {-3 .. 2} on each axis; the share of images
     that get the same class under both, averaged over batches. Images of a smaller last batch weigh more. The
@@ -47,16 +49,11 @@ def aps_protocol(
     drawn = torch.randint(-3, 3, (2, batches, 2), generator=generator).repeat_interleave(batch, 1)[:, :count]
 
     def answers(which: int) -> Tensor:
-        shift = drawn[which]
-        found = scores(
-            f,
-            images,
-            lambda x, where: circular_shift(x, shift[where]),
-            batch_size=batch_size,
-            name=f"consistency: APS protocol, shift {which + 1} of 2",
-            report=report,
-        )
-        return found.argmax(1)
+        def moved(x: Tensor, where: slice) -> Tensor:
+            return circular_shift(x if change is None else change(x, where), drawn[which, where])
+
+        title = f"{name}, shift {which + 1} of 2"
+        return scores(f, images, moved, batch_size=batch_size, name=title, report=report).argmax(1)
 
     agree = (answers(0) == answers(1)).double()
     means = torch.stack([part.mean() for part in torch.split(agree, batch)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from shiftproof.data.perturbations import erase, erasure_places, gaussian_noise, half_turn, rotate, vertical_flip
 from shiftproof.evaluation.accuracy import accuracy
 from shiftproof.evaluation.classifier import Change, Classifier, Report, quiet, scores
+from shiftproof.evaluation.consistency import aps_protocol
 from shiftproof.evaluation.statistics import hits, mean
 
 PATCHES = (0, 4, 6, 8)
@@ -47,6 +49,8 @@ def measure_robustness(
     * `erasure`: a square of 0, 4, 6 or 8 pixels filled with the mean; `per_batch` as the reference code does it (one
       place for 256 images), `per_image` anywhere. Patches larger than the image are left out;
     * `vertical_flip`; `half_turn`, which the reference code calls a vertical flip;
+    * `consistency` of `per_batch`, `vertical_flip` and `half_turn`: the damaged image shifted twice, see
+      `aps_protocol`;
     * `rotation`: every image by its own angle, any of 360 degrees, with black corners;
     * `noise` of standard deviation 0.02, 0.05 and 0.1, where pixels lie in [0, 1]; with the mean relative change of
       the scores. The noise depends on `batch_size`, everything else only on `seed`.
@@ -58,12 +62,27 @@ def measure_robustness(
     def under(name: str, change: Change) -> Tensor:
         return run(change, name=f"robustness: {name}")
 
+    def shifted(name: str, change: Change | None) -> dict[str, Any]:
+        title = f"robustness: {name}"
+        found = aps_protocol(f, images, change, seed=seed, batch_size=batch_size, name=title, report=report)
+        return {"consistency": found.to_dict()}
+
     def erased(patch: int, batch: int | None) -> dict[str, Any]:
-        if patch == 0:
-            return compare(before, before, labels)
-        places = erasure_places(count, size, patch, torch.Generator().manual_seed(seed), batch)
-        found = under(f"{patch} x {patch} erased", lambda x, where: erase(x, patch, places[where], f.mean))
-        return compare(before, found, labels)
+        name, change = f"{patch} x {patch} erased", None
+        if patch:
+            places = erasure_places(count, size, patch, torch.Generator().manual_seed(seed), batch)
+
+            def change(x: Tensor, where: slice) -> Tensor:
+                return erase(x, patch, places[where], f.mean)
+
+        found = before if change is None else under(name, change)
+        return compare(before, found, labels) | ({} if batch is None else shifted(name, change))
+
+    def turned(name: str, flip: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+        def change(x: Tensor, where: slice) -> Tensor:
+            return flip(x)
+
+        return compare(before, under(name, change), labels) | shifted(name, change)
 
     def noisy(sigma: float) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(seed)
@@ -79,8 +98,8 @@ def measure_robustness(
             name: {str(patch): erased(patch, batch) for patch in patches}
             for name, batch in (("per_batch", ERASURE_BATCH), ("per_image", None))
         },
-        "vertical_flip": compare(before, under("vertical flip", lambda x, _: vertical_flip(x)), labels),
-        "half_turn": compare(before, under("180 degrees", lambda x, _: half_turn(x)), labels),
+        "vertical_flip": turned("vertical flip", vertical_flip),
+        "half_turn": turned("180 degrees", half_turn),
         "rotation": compare(before, under("rotation", lambda x, where: rotate(x, degrees[where], black)), labels),
         "noise": {str(sigma): noisy(sigma) for sigma in SIGMAS},
     }

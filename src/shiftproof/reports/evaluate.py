@@ -63,23 +63,28 @@ class Subject:
         return re.sub(r"[^A-Za-z0-9._+-]+", "-", "-".join(words))
 
 
-def from_run(folder: Path, weights: str = "best", dataset: str | None = None, data_dir: Path | None = None) -> Subject:
-    """The network of a finished run, on its own data set or on another with as many classes."""
+def from_run(
+    folder: Path,
+    weights: str = "best",
+    dataset: str | None = None,
+    data_dir: Path | None = None,
+    path: Path | None = None,
+) -> Subject:
+    """The network of a finished run, on its own data set or on another (pictures in `path`) with as many classes."""
     model, config, own = load_run(folder, weights, data_dir)
-    if dataset is not None and dataset != own.name:
-        other = load_dataset(dataset, data_dir, size=config.data.size)
+    if path is not None or dataset not in (None, own.name):
+        other = load_dataset(dataset or "folder", data_dir, path=path, size=config.data.size)
         if len(other.classes) != len(own.classes) or other.test.images.shape[1] != own.test.images.shape[1]:
             raise ValueError(
-                f"{folder}: trained on {own.name} ({len(own.classes)} classes); {dataset} has {len(other.classes)}, "
+                f"{folder}: trained on {own.name} ({len(own.classes)} classes); {other.name} has {len(other.classes)}, "
                 f"or other channels."
             )
         own = dataclasses.replace(other, mean=own.mean, std=own.std)
     result = read_result(folder)
-    method = "da" if config.model.method == "strided" and config.augment.shift else config.model.method
     training = None if result is None else {k: v for k, v in result.items() if k != "config"}
     plain = dataclasses.replace(config.model, method="strided", options={})
     baseline = build_model(dataclasses.replace(config, model=plain), own).eval()
-    return Subject(model, own, config.model.name, method, config, training, baseline)
+    return Subject(model, own, config.model.name, config.recipe, config, training, baseline)
 
 
 def evaluate(subject: Subject, settings: Settings, report: Report | None = None) -> records.Record:
@@ -155,7 +160,7 @@ def run(
         if which not in ("best", "final"):
             raise ValueError(f"`--weights` (={which!r}) of a run must be best or final.")
         settings = dataclasses.replace(settings, weights=which)
-        subject = from_run(place, which, dataset, data_dir)
+        subject = from_run(place, which, dataset, data_dir, folder)
     else:
         if ":" not in source:
             raise ValueError(f"{source}: neither the folder of a run nor `module:factory` nor `timm:NAME`.")

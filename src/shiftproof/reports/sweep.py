@@ -76,9 +76,8 @@ def plan(
 
 def title(config: Config) -> str:
     """The name of a run's folder: what tells it from others, and a key for the rest."""
-    method = "da" if config.model.method == "strided" and config.augment.shift else config.model.method
     key = records.identity(config.to_dict(), config.model.name, config.data.name, {})
-    return f"{config.data.name}-{config.model.name}-{method}-{config.preset}-seed{config.run.seed}-{key[:8]}"
+    return f"{config.data.name}-{config.model.name}-{config.recipe}-{config.preset}-seed{config.run.seed}-{key[:8]}"
 
 
 def perform(

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
             file=options.config,
             changes=changes,
         )
-        parts = (config.data.name, config.model.name, options.method or config.model.method, config.preset)
+        parts = (config.data.name, config.model.name, config.recipe, config.preset)
         out = options.out or Path("runs") / "-".join([*parts, f"seed{config.run.seed}"])
     try:
         result = train(config, out, resume=options.resume, data_dir=options.data_dir, quiet=options.quiet)

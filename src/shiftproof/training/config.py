@@ -139,6 +139,11 @@ class Config(_Checked):
         if (self.data.name == "folder") != (self.data.path is not None):
             raise ValueError("`data.path` belongs to the data set 'folder', and to no other.")
 
+    @property
+    def recipe(self) -> str:
+        """What is trained, in a word: the method, or `da` for the strided network that sees circular shifts."""
+        return "da" if self.model.method == "strided" and self.augment.shift else self.model.method
+
     def to_dict(self) -> dict[str, Any]:
         """As nested dictionaries, ready for JSON."""
         return dataclasses.asdict(self)

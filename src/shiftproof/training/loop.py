@@ -85,7 +85,7 @@ def train(
         if not world.first:
             return _train(config, out, world, data, Display("", 1, 1, quiet=True))
         per_epoch = steps(len(data[1].labels), config.optim.batch_size)
-        name = f"{config.model.name} {config.model.method} {config.data.name} seed {config.run.seed}"
+        name = f"{config.model.name} {config.recipe} {config.data.name} seed {config.run.seed}"
         display = Display(name, config.optim.epochs, per_epoch, quiet)
         size = 4 * sum(p.numel() for p in build_model(config, data[0]).parameters())
         with claimed(out, needed=(config.run.keep + 3) * 2 * size + 2**20), display.shown():
