@@ -54,8 +54,8 @@ def test_a_run_is_evaluated_and_put_on_record(
     assert shifts["shifts"] == 64
     assert found["metrics"]["efficiency"]["latency_ratio"] > 0
     assert found["training"]["steps"] == 2
-    assert found["dataset"] == {"name": "digits", "source": "scikit-learn", "checksum": found["dataset"]["checksum"],
-                                "images": 8, "size": [1, 8, 8]}  # fmt: skip
+    data = {"name": "digits", "part": "test", "source": "scikit-learn", "images": 8, "size": [1, 8, 8]}
+    assert found["dataset"] == data | {"checksum": found["dataset"]["checksum"]}
     for kind in ("shifts", "aliasing"):
         with Image.open(path.with_name(f"{path.stem}-{kind}.png")) as picture:
             assert min(picture.size) > 500
@@ -64,6 +64,15 @@ def test_a_run_is_evaluated_and_put_on_record(
     assert final["settings"]["weights"] == "final"
     assert final["key"] != found["key"]
     assert len(list(tmp_path.glob("*.json"))) == 2  # another way of evaluating is another record
+
+
+def test_the_held_out_images(finished: Path) -> None:
+    """`on="validation"` evaluates on all images that the run held out, though it trained on few."""
+    subject = evaluate.from_run(finished, on="validation")
+    own = evaluate.from_run(finished).dataset
+    assert len(subject.dataset.test.labels) == round(0.1 * len(own.train.labels)) > 64
+    settings = evaluate.Settings(parts=("accuracy",), on="validation")
+    assert evaluate.evaluate(subject, settings)["dataset"]["part"] == "validation"
 
 
 MINE = """
@@ -96,6 +105,8 @@ def test_a_network_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (["RUN", "--dataset", "digitz"], "Did you mean 'digits'"),
         (["RUN", "--parts", "acuracy"], "Did you mean 'accuracy'"),
         (["EMPTY"], "no run was begun there"),
+        (["RUN", "--on", "train"], "must be one of 'test', 'validation'"),
+        (["RUN", "--on", "validation", "--dataset", "mnist"], "has no validation images of its own"),
     ],
 )
 def test_what_cannot_be_evaluated_is_said(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from laws import DTYPES, TOLERANCE, functions_by_series
 from shiftproof import grids, kernels
+from shiftproof.evaluation.matrix import measure_matrix
 from shiftproof.expansion import moments, reconstruct
 from shiftproof.invariance import assert_shift_invariant, same_bits
 from shiftproof.kernels import GHS, GHS_PAPER, Kernel, sampling_matrix
@@ -151,23 +152,17 @@ def test_a_constant_stays_what_it_is(sizes: tuple[int, int]) -> None:
 
 def test_measured_properties_of_the_matrix() -> None:
     """What DESIGN records of R, 32 -> 16: gain of a constant, pass and stop band, commutation with the stride."""
-    paper = sampling_matrix(32, 16, GHS_PAPER)
-    ours = sampling_matrix(32, 16, Kernel(gain="paper"))
-    assert paper.sum(1).min() == pytest.approx(0.64, abs=0.01)
-    assert 0.98 < ours.sum(1).min() <= ours.sum(1).max() < 1.03
-
-    def response(r: np.ndarray[Any, Any], k: int) -> float:
-        wave = np.exp(2j * np.pi * k * np.arange(32) / 32)
-        return float(np.linalg.norm(r @ wave) / 4)
-
-    assert all(response(ours, k) == pytest.approx(1, abs=0.04) for k in range(8))
-    assert all(response(ours, k) < 1e-3 for k in range(9, 17))
-
-    def commutes(r: np.ndarray[Any, Any]) -> float:
-        return float(np.linalg.norm(np.roll(r, 1, 0) - np.roll(r, -2, 1)) / np.linalg.norm(r))
-
-    assert commutes(ours) == pytest.approx(0.08, abs=0.005)
-    assert commutes(paper) == pytest.approx(0.24, abs=0.005)
+    paper, ours = measure_matrix(GHS_PAPER), measure_matrix(Kernel(gain="paper"))
+    assert paper["constant"][0] == pytest.approx(0.64, abs=0.01)
+    assert 0.98 < ours["constant"][0] <= ours["constant"][1] < 1.03
+    assert ours["response"][:8] == pytest.approx([1] * 8, abs=0.04)
+    assert ours["kept"] == min(ours["response"][:8])
+    assert ours["leaked"] == max(ours["response"][9:]) < 1e-3
+    assert ours["commutation"] == pytest.approx(0.08, abs=0.005)
+    assert paper["commutation"] == pytest.approx(0.24, abs=0.005)
+    assert measure_matrix(GHS, 8, 4)["commutation"] < 0.1 < 0.5 < measure_matrix(GHS_PAPER, 8, 4)["commutation"]
+    assert measure_matrix(GHS, 7, 4)["commutation"] is None
+    assert measure_matrix(GHS, 4, 4)["leaked"] == 0
 
 
 @pytest.mark.parametrize("extension", ["zero", "periodic"])

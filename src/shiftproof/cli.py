@@ -100,6 +100,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 
     settings = evaluate.Settings(
         parts=tuple(options.parts or PARTS),
+        on=options.on,
         limit=options.limit,
         shift_images=options.shift_images,
         seed=options.seed,
@@ -240,6 +241,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--dataset", help="default: the one the run was trained on")
     sub.add_argument("--folder", type=Path, metavar="DIR", help="the pictures of `--dataset folder`")
     sub.add_argument("--weights", help="best or final of a run; a file of weights for a network of your own")
+    sub.add_argument("--on", default="test", help="test, or validation: what the run held out")
     sub.add_argument(
         "--parts", nargs="+", metavar="PART", help="accuracy, consistency, robustness, aliasing, efficiency"
     )

@@ -8,13 +8,14 @@ Letters: M input and N output size, W waves, P phases.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from shiftproof import checks
+from shiftproof.evaluation.matrix import measure_matrix
 from shiftproof.layers import create_downsample
 from shiftproof.layers.ghs import GHSBase
 
@@ -73,7 +74,9 @@ def surviving(
     return {"energy": energy, "constant": constant, "in_place": in_place}, n
 
 
-def measure_aliasing(method: str, *, size: int = 32, phases: int = 4, seed: int = 0) -> dict[str, Any]:
+def measure_aliasing(
+    method: str, options: Mapping[str, Any] | None = None, *, size: int = 32, phases: int = 4, seed: int = 0
+) -> dict[str, Any]:
     """Aliasing of a downsampling method at stride 2, on all waves of a `size` x `size` map.
 
     * `aliased`: energy that survives of waves above the output's Nyquist limit (on either axis), averaged over them;
@@ -83,12 +86,14 @@ def measure_aliasing(method: str, *, size: int = 32, phases: int = 4, seed: int 
     * `axis`, `diagonal`: `energy` and `constant` over `frequencies`, in cycles per map, along one axis (the mean of
       both) and along both (the mean of both diagonals). The energy can exceed 1 where a method is not linear.
 
+    * `matrix`: for Gaussian-Hermite Sampling, what `measure_matrix` says.
+
     A method with weights is taken as it starts, drawn with `seed`.
     """
     size = checks.integer("size", size, minimum=4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layer = create_downsample(method, channels=1).double().eval()
+        layer = create_downsample(method, channels=1, **(options or {})).double().eval()
     waves = all_waves(size)
     found, n = surviving(layer, waves, size, checks.integer("phases", phases, minimum=2))
     highest = torch.tensor(waves).abs().amax(1)
@@ -111,6 +116,7 @@ def measure_aliasing(method: str, *, size: int = 32, phases: int = 4, seed: int 
         "kept": float(found["energy"][below].mean()),
         "kept_in_place": None if shifted_grid else float(found["in_place"][below].mean()),
         "frequencies": list(steps),
+        "matrix": measure_matrix(layer.kernel, size, n) if isinstance(layer, GHSBase) else None,
         **{
             name: {part: found[part][torch.tensor(where)].mean(1).tolist() for part in ("energy", "constant")}
             for name, where in along.items()

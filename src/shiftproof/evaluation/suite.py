@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,6 +34,7 @@ def evaluate(
     shift_images: int = 64,
     seed: int = 0,
     method: str | None = None,
+    options: Mapping[str, Any] | None = None,
     baseline: nn.Module | None = None,
     report: Report | None = None,
 ) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def evaluate(
     `parts`: which of `PARTS` to measure; each is described by its function, `measure_accuracy` and so on.
     `limit`: measure that many images, drawn with `seed`, instead of all.
     `shift_images`: how many of them are put through all shifts.
-    `method`: the downsampling method whose aliasing is measured; without one that part is left out.
+    `method`, `options`: the downsampling method whose aliasing is measured; without one that part is left out.
     `baseline`: the strided network, on the same device, that the time is compared with.
     `report(name, done, total)` hears how far each measure has come.
 
@@ -81,7 +82,7 @@ def evaluate(
             )
         if "aliasing" in parts and method is not None:
             tell("aliasing", 0, 1)
-            found["aliasing"] = measure_aliasing(method, seed=seed)
+            found["aliasing"] = measure_aliasing(method, options, seed=seed)
             tell("aliasing", 1, 1)
         if "efficiency" in parts:
             tell("efficiency", 0, 1)

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from shiftproof import checks
+from shiftproof.data.batches import split
 from shiftproof.data.sets import Dataset, load_dataset
 from shiftproof.evaluation import suite
 from shiftproof.models.files import load_model
@@ -29,8 +31,12 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to evaluate: which parts, on how many images, all shifts of how many images."""
+    """How to evaluate: which parts, on which images and how many of them, all shifts of how many.
 
+    `on` is the test part of the data set, or `validation`: what the run held out of the training part, all of it.
+    """
+
+    on: str = "test"
     parts: tuple[str, ...] = suite.PARTS
     weights: str = "best"
     limit: int | None = None
@@ -40,6 +46,9 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return dataclasses.asdict(self) | {"parts": list(self.parts)}
+
+    def __post_init__(self) -> None:
+        checks.choice("on", self.on, ("test", "validation"))
 
 
 @dataclass(frozen=True)
@@ -69,9 +78,15 @@ def from_run(
     dataset: str | None = None,
     data_dir: Path | None = None,
     path: Path | None = None,
+    on: str = "test",
 ) -> Subject:
     """The network of a finished run, on its own data set or on another (pictures in `path`) with as many classes."""
     model, config, own = load_run(folder, weights, data_dir)
+    if on == "validation":
+        held = split(own.train, config.data.validation, config.data.split_seed)[1]
+        if path is not None or dataset not in (None, own.name) or not len(held.labels):
+            raise ValueError(f"{folder}: has no validation images of its own to evaluate on.")
+        own = dataclasses.replace(own, test=held)
     if path is not None or dataset not in (None, own.name):
         other = load_dataset(dataset or "folder", data_dir, path=path, size=config.data.size)
         if len(other.classes) != len(own.classes) or other.test.images.shape[1] != own.test.images.shape[1]:
@@ -99,6 +114,7 @@ def evaluate(subject: Subject, settings: Settings, report: Report | None = None)
         shift_images=settings.shift_images,
         seed=settings.seed,
         method=None if subject.config is None else subject.config.model.method,
+        options=None if subject.config is None else subject.config.model.options,
         baseline=subject.baseline,
         report=report,
     )
@@ -120,6 +136,7 @@ def evaluate(subject: Subject, settings: Settings, report: Report | None = None)
         training=subject.training,
         dataset={
             "name": dataset.name,
+            "part": settings.on,
             "source": dataset.source,
             "checksum": dataset.checksum,
             "images": len(images) if settings.limit is None else min(settings.limit, len(images)),
@@ -160,10 +177,12 @@ def run(
         if which not in ("best", "final"):
             raise ValueError(f"`--weights` (={which!r}) of a run must be best or final.")
         settings = dataclasses.replace(settings, weights=which)
-        subject = from_run(place, which, dataset, data_dir, folder)
+        subject = from_run(place, which, dataset, data_dir, folder, settings.on)
     else:
         if ":" not in source:
             raise ValueError(f"{source}: neither the folder of a run nor `module:factory` nor `timm:NAME`.")
+        if settings.on != "test":
+            raise ValueError("`--on validation` is for runs, which know what they held out.")
         if dataset is None:
             raise ValueError("`--dataset` must say on what a network of your own is evaluated.")
         model = load_model(source, None if weights is None else Path(weights))

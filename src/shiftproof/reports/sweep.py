@@ -88,7 +88,7 @@ def perform(
 
     folder = runs / title(config)
     train(config, folder, resume=True, data_dir=data_dir, quiet=quiet)
-    subject = evaluate.from_run(folder, settings.weights, data_dir=data_dir)
+    subject = evaluate.from_run(folder, settings.weights, data_dir=data_dir, on=settings.on)
     with contextlib.nullcontext() if quiet else evaluate.progress(subject.title) as report:
         return evaluate.evaluate(subject, settings, report)
 
