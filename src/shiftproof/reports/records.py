@@ -14,10 +14,9 @@ from typing import Any
 from shiftproof import checks
 from shiftproof.data.store import atomic_write
 from shiftproof.reports import environment
+from shiftproof.training.config import WITHOUT_EFFECT, Config, flatten, from_dict
 
 SCHEMA = "shiftproof.record/1"
-# settings that cannot change a result do not belong to its identity
-_FREE = ("checkpoint_minutes", "keep", "tensorboard", "threads")
 _LARGEST = 2**26  # bytes; no record comes near
 
 Record = dict[str, Any]
@@ -25,11 +24,22 @@ Record = dict[str, Any]
 
 def identity(config: Mapping[str, Any] | None, model: str, dataset: str, settings: Mapping[str, Any]) -> str:
     """The key of a record: equal for evaluations of the same run in the same way."""
-    plain = None
-    if config is not None:
-        plain = dict(config) | {"run": {k: v for k, v in config["run"].items() if k not in _FREE}}
-    text = json.dumps([plain, model, dataset, dict(settings)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest([None if config is None else essential(config), model, dataset, dict(settings)])
+
+
+def essential(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run that make it what it is: those off their default that can change the result.
+
+    A setting that a later version adds does not change the identity of earlier runs, which had its default.
+    """
+    usual = dict(flatten(Config().to_dict()))
+    mine = flatten(from_dict(config).to_dict())
+    return {k: v for k, v in mine if v != usual[k] and (k not in WITHOUT_EFFECT or k == "preset")}
+
+
+def digest(value: Any) -> str:
+    """Sixteen digits that tell JSON-able values apart."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def make(**fields: Any) -> Record:

@@ -93,6 +93,11 @@ def perform(
         return evaluate.evaluate(subject, settings, report)
 
 
+def small(preset: str, model: str) -> str:
+    """The network a preset trains where the paper has `model`."""
+    return SMALL[preset][0] if preset in SMALL else model
+
+
 def done(config: Config, settings: evaluate.Settings, folder: Path) -> Path | None:
     """The record of a run, if there is one."""
     key = records.identity(config.to_dict(), config.model.name, config.data.name, settings.to_dict())

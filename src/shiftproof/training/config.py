@@ -26,6 +26,9 @@ MIRRORED = ("cifar10", "cifar100", "folder")  # where the mirror image of a pict
 # names that stand for more than a layer: `da` is the strided network, trained with circular shifts
 RECIPES: dict[str, dict[str, Any]] = {"da": {"model.method": "strided", "augment.shift": -1}}
 
+# settings that do not change the weights a run ends with
+WITHOUT_EFFECT = ("preset", "run.checkpoint_minutes", "run.keep", "run.tensorboard")
+
 
 def _of(default: Any, text: str, *, least: float | None = None, words: Sequence[str] = ()) -> Any:
     """A field: its default, its help, and what values are allowed."""
@@ -233,10 +236,13 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, Any]:
 
 def differences(a: Config, b: Config) -> list[str]:
     """The settings in which two configurations differ, in words; what cannot change the result does not count."""
-    free = {"preset", "run.checkpoint_minutes", "run.keep", "run.tensorboard"}
     one, other = dict(flatten(a.to_dict())), dict(flatten(b.to_dict()))
     every = sorted(one.keys() | other.keys())
-    return [f"{k}: {one.get(k)!r} and {other.get(k)!r}" for k in every if k not in free and one.get(k) != other.get(k)]
+    return [
+        f"{k}: {one.get(k)!r} and {other.get(k)!r}"
+        for k in every
+        if k not in WITHOUT_EFFECT and one.get(k) != other.get(k)
+    ]
 
 
 def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,276 @@
+"""Tables of results: the paper's number and ours side by side, each of ours with n, mean, spread and its records.
+
+Everything here is made from records. A cell without one says "not run".
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shiftproof.reports import paper, records, sweep
+from shiftproof.reports.records import Record
+from shiftproof.training.config import Config
+
+NOT_RUN = "not run"
+NAMES = {
+    "strided": "Baseline (strided)",
+    "da": "Baseline, shifted in training (DA)",
+    "align": "Align the input once",
+    "max": "Max pooling",
+    "lpf": "LPF-3",
+    "aps": "APS-3",
+    "lps": "LPS",
+    "ghs-paper": "GHS, the paper's",
+    "ghs": "GHS",
+}
+NETWORKS = {"resnet18": "ResNet-18", "resnet20": "ResNet-20", "resnet50": "ResNet-50", "resnet56": "ResNet-56"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of the paper, if it has one, and ours, one per seed, with the files they come from."""
+
+    paper: paper.Value | None = None
+    values: tuple[float, ...] = ()
+    files: tuple[str, ...] = ()
+    digits: int = 2
+
+    @property
+    def mean(self) -> float | None:
+        """Of ours, or None where nothing was run."""
+        return statistics.fmean(self.values) if self.values else None
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over seeds, from two seeds on."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    def ours(self) -> str:
+        """Mean, spread and n in words."""
+        if self.mean is None:
+            return NOT_RUN
+        spread = "" if self.spread is None else f" ± {self.spread:.{self.digits}f}"
+        return f"{self.mean:.{self.digits}f}{spread} (n={len(self.values)})"
+
+    def theirs(self) -> str:
+        """What the paper prints."""
+        if self.paper is None:
+            return ""
+        value, spread = self.paper
+        return f"{value:.{self.digits}f}" + ("" if spread is None else f" ± {spread:.{self.digits}f}")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under columns, and what has to be said about them."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    notes: tuple[str, ...] = field(default=())
+
+    def files(self) -> list[str]:
+        """The records behind the table."""
+        return sorted({f for _, cells in self.rows for cell in cells for f in cell.files})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        rows = [
+            {
+                "row": label,
+                "cells": [
+                    {"column": c, "paper": cell.paper, "values": list(cell.values), "records": list(cell.files)}
+                    for c, cell in zip(self.columns, cells)
+                ],
+            }
+            for label, cells in self.rows
+        ]
+        return {"name": self.name, "title": self.title, "rows": rows, "notes": list(self.notes)}
+
+
+def spreads_apart(a: Cell, b: Cell) -> bool | None:
+    """Whether two means differ by more than the larger spread over seeds; None where a spread is not known."""
+    if a.mean is None or b.mean is None or a.spread is None or b.spread is None:
+        return None
+    return abs(a.mean - b.mean) > max(a.spread, b.spread)
+
+
+class Shelf:
+    """Records by what was run: everything but the seed."""
+
+    def __init__(self, found: Mapping[Path, Record]) -> None:
+        self._by_run: dict[str, list[tuple[str, Record]]] = {}
+        for path, record in found.items():
+            if record["config"] is not None:
+                run = (_without_seed(record["config"]), record["dataset"]["name"], record["dataset"]["part"])
+                self._by_run.setdefault(records.digest(run), []).append((path.name, record))
+
+    def cell(
+        self,
+        config: Config,
+        path: Sequence[str],
+        printed: paper.Value | None = None,
+        *,
+        part: str = "test",
+        scale: float = 100.0,
+        digits: int = 2,
+    ) -> Cell:
+        """The cell of a run, over all seeds there are records of: the estimate or number at a path of the metrics."""
+        key = records.digest((_without_seed(config.to_dict()), config.data.name, part))
+        ours = []
+        for name, record in self._by_run.get(key, []):
+            value = records.lookup(record["metrics"], *path)
+            value = value.get("value") if isinstance(value, Mapping) else value
+            if value is not None:
+                ours.append((record["seed"], name, scale * float(value)))
+        ours.sort()
+        return Cell(printed, tuple(v for *_, v in ours), tuple(n for _, n, _ in ours), digits)
+
+
+def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in records.essential(config).items() if k != "run.seed"}
+
+
+APS = ("consistency", "aps_protocol")
+PAIRS = ("consistency", "all_pairs", "pairs")
+CHANGE = ("consistency", "all_pairs", "largest_change")
+CLEAN = ("accuracy", "clean")
+
+
+def _config(name: str, preset: str, model: str, method: str) -> Config:
+    return sweep.plan(name, preset, models=[model], methods=[method], seeds=[0])[0]
+
+
+def _printed(method: str) -> str:
+    """Whose row of the paper stands beside a method: both of our GHS rows stand beside the paper's one."""
+    return "ghs" if method == "ghs-paper" else method
+
+
+def networks_table(name: str, title: str, shelf: Shelf, preset: str, path: Sequence[str], printed: Any) -> Table:
+    """One of tables 1 and 2: methods by networks."""
+    rows = []
+    for method in sweep.SWEEPS[name].methods:
+        cells = [
+            shelf.cell(_config(name, preset, model, method), path, printed.get(_printed(method), {}).get(model))
+            for model in NETWORKS
+        ]
+        rows.append((NAMES[method], tuple(cells)))
+    notes = (paper.DISAGREEMENTS[name],) if name in paper.DISAGREEMENTS else ()
+    return Table(name, title, tuple(NETWORKS.values()), tuple(rows), notes)
+
+
+def table1(shelf: Shelf, preset: str) -> Table:
+    """Consistency on CIFAR-10, as the paper measures it."""
+    title = "Table 1. Classification consistency on CIFAR-10, %"
+    table = networks_table("table1", title, shelf, preset, APS, paper.CONSISTENCY)
+    note = "Consistency as the reference code of APS reports it: two circular shifts per batch from {-3 .. 2} on each axis."
+    return Table(table.name, table.title, table.columns, table.rows, (note,))
+
+
+def table2(shelf: Shelf, preset: str) -> Table:
+    """Accuracy on CIFAR-10."""
+    title = "Table 2. Classification accuracy on CIFAR-10, %"
+    return networks_table("table2", title, shelf, preset, CLEAN, paper.ACCURACY)
+
+
+def honest(shelf: Shelf, preset: str) -> Table:
+    """What the paper does not print beside its consistency: all pairs of shifts, the largest change, moved cameras."""
+    paths: dict[str, tuple[Sequence[str], float, int]] = {
+        "two random shifts agree, %": (PAIRS, 100.0, 2),
+        "largest change of a logit": (CHANGE, 1.0, 3),
+        "accuracy, random circular shift, %": (("accuracy", "circular"), 100.0, 2),
+        "accuracy, camera moved, %": (("accuracy", "cropped", "black"), 100.0, 2),
+        "agreement, camera moved, %": (("consistency", "cropped", "black", "pairs"), 100.0, 2),
+        "agreement, half a pixel, %": (("consistency", "fractional", "1/2", "pairs"), 100.0, 2),
+    }
+    rows = []
+    for method in sweep.SWEEPS["table4"].methods:
+        config = _config("table4", preset, sweep.small(preset, "resnet18"), method)
+        cells = [shelf.cell(config, path, scale=scale, digits=digits) for path, scale, digits in paths.values()]
+        rows.append((NAMES[method], tuple(cells)))
+    network = NETWORKS[sweep.small(preset, "resnet18")]
+    notes = (
+        "Over all 1,024 circular shifts of each of 64 test images. Camera moved: up to 4 pixels each way, black where "
+        "nothing is left; half a pixel: circularly, by the shift theorem.",
+    )
+    return Table("shifts", f"Every shift, CIFAR-10, {network}", tuple(paths), tuple(rows), notes)
+
+
+def table3(shelf: Shelf, preset: str) -> Table:
+    """CIFAR-100: consistency and accuracy."""
+    model = sweep.small(preset, "resnet18")
+    rows = []
+    for method in sweep.SWEEPS["table3"].methods:
+        config = _config("table3", preset, model, method)
+        theirs = paper.CIFAR100.get(_printed(method))
+        values = [None, None] if theirs is None else [(v, None) for v in theirs]
+        cells = (shelf.cell(config, APS, values[0]), shelf.cell(config, CLEAN, values[1]))
+        rows.append((NAMES[method], cells))
+    notes = _other_network(model)
+    title = f"Table 3. Consistency and accuracy on CIFAR-100, {NETWORKS[model]}, %"
+    return Table("table3", title, ("consistency", "accuracy"), tuple(rows), notes)
+
+
+def table4(shelf: Shelf, preset: str) -> Table:
+    """Flipped CIFAR-10."""
+    model = sweep.small(preset, "resnet18")
+    flips = {"half_turn": "turned by 180°", "vertical_flip": "flipped vertically"}
+    columns = ["consistency", "accuracy"]
+    columns += [f"{what}, {name}" for name in flips.values() for what in ("consistency", "accuracy")]
+    rows = []
+    for method in sweep.SWEEPS["table4"].methods:
+        config = _config("table4", preset, model, method)
+        theirs = paper.FLIPPED.get(_printed(method))
+        values: list[paper.Value | None] = [None] * 4 if theirs is None else [(v, None) for v in theirs]
+        cells = [shelf.cell(config, APS, values[0]), shelf.cell(config, CLEAN, values[2])]
+        for flip in flips:
+            beside = values if flip == "half_turn" else [None] * 4
+            cells.append(shelf.cell(config, ("robustness", flip, "consistency"), beside[1]))
+            cells.append(shelf.cell(config, ("robustness", flip, "accuracy"), beside[3]))
+        rows.append((NAMES[method], tuple(cells)))
+    notes = (
+        *_other_network(model),
+        'The reference code\'s "vertical flip" flips both axes, a turn by 180 degrees; its numbers stand there.',
+        paper.DISAGREEMENTS["table4"],
+    )
+    return Table("table4", f"Table 4. Flipped CIFAR-10, {NETWORKS[model]}, %", tuple(columns), tuple(rows), notes)
+
+
+def erasure(shelf: Shelf, preset: str) -> Table:
+    """Figure 5 as a table: accuracy and consistency with a square erased."""
+    model = sweep.small(preset, "resnet18")
+    printed = {"consistency": paper.ERASED_CONSISTENCY, "accuracy": paper.ERASED_ACCURACY}
+    sizes = (0, 4, 6, 8)
+    rows = []
+    for method in sweep.SWEEPS["figure5"].methods:
+        config = _config("figure5", preset, model, method)
+        cells = []
+        for what, values in printed.items():
+            for size in sizes:
+                theirs = values.get(_printed(method), {}).get(size)
+                path = ("robustness", "erasure", "per_batch", str(size), what)
+                cells.append(shelf.cell(config, path, None if theirs is None else (theirs, None)))
+        rows.append((NAMES[method], tuple(cells)))
+    columns = tuple(f"{what}, {size} px" for what in printed for size in sizes)
+    notes = (*_other_network(model), paper.DISAGREEMENTS["figure5"])
+    return Table("figure5", f"Figure 5. Erased squares, CIFAR-10, {NETWORKS[model]}, %", columns, tuple(rows), notes)
+
+
+def _other_network(model: str) -> tuple[str, ...]:
+    """Said where ours is not the network of the paper."""
+    return () if model == "resnet18" else (f"The paper's network is ResNet-18, ours {NETWORKS[model]}.",)
+
+
+TABLES: dict[str, Callable[[Shelf, str], Table]] = {
+    "table1": table1,
+    "table2": table2,
+    "shifts": honest,
+    "table3": table3,
+    "table4": table4,
+    "figure5": erasure,
+}
