@@ -14,11 +14,11 @@ import safetensors.torch
 import torch
 from PIL import Image
 
-from shiftproof import convert
+from shiftproof import convert, environment
 from shiftproof.cli import main
 from shiftproof.evaluation import efficiency
 from shiftproof.layers import methods
-from shiftproof.reports import cameraman, costs, environment
+from shiftproof.reports import cameraman, costs
 
 
 def test_cameraman_prints_the_table_and_writes_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,6 +51,13 @@ def test_later_sources_win(tmp_path: Path) -> None:
     assert config.optim.schedule == "one-cycle"
 
 
+def test_any_setting_can_be_changed() -> None:
+    """Also to nothing, and also as a table."""
+    assert configure("smoke").data.limit == 512
+    assert configure("smoke", changes={"data.limit": None}).data.limit is None
+    assert configure("smoke", method="aps", changes={"model": {"name": "resnet18"}}).model.method == "aps"
+
+
 def test_digits_are_not_mirrored() -> None:
     """A mirrored 3 is no 3; who wants it all the same can have it."""
     assert configure(dataset="cifar100").augment.flip
@@ -64,8 +71,32 @@ def test_da_is_a_recipe() -> None:
     assert config.model.method == "strided"
     assert config.augment.shift == -1
     assert config.recipe == "da"
+    assert configure(changes={"model.method": "da"}) == config
+    assert configure(method="da", changes={"augment.shift": 4}).augment.shift == 4
     assert configure(method="strided").recipe == "strided"
     assert configure(method="ghs", changes={"augment.shift": 3}).recipe == "ghs"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_network_can_have_a_recipe_of_its_own(preset: str, tmp_path: Path) -> None:
+    """However it is named; between the preset and what the user says."""
+    config = configure(preset, model="e2")
+    assert (config.preset, config.optim.name, config.data.name, config.data.size) == (preset, "adam", "mnist-rot", 29)
+    assert from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert configure(preset, changes={"model.name": "e2"}) == config
+    file = tmp_path / "mine.toml"
+    file.write_text('[model]\nname = "e2"\n[optim]\nlr = 0.3\n')
+    mine = configure(preset, file=file, dataset="digits")
+    assert (mine.optim.name, mine.optim.lr, mine.data.name) == ("adam", 0.3, "digits")
+
+
+def test_the_recipe_of_the_e2_network_is_the_references() -> None:
+    """Adam, lr 0.015, batch 64, 40 epochs, x0.8 in every epoch from 15 on, L1 and L2 of 1e-7."""
+    optim = configure("paper", model="e2").optim
+    assert optim == OptimConfig(
+        name="adam", lr=0.015, momentum=0.9, weight_decay=1e-7, l1=1e-7, batch_size=64, epochs=40,
+        milestones=list(range(15, 40)), gamma=0.8,
+    )  # fmt: skip
 
 
 def test_pairs() -> None:
@@ -92,6 +123,7 @@ def test_pairs() -> None:
         ({"run.compile": 1}, "must be of type bool"),
         ({"data.validation": 1.0}, "must be a share below 1"),
         ({"optim.warm_up": 1.5}, "must be a share of at most 1"),
+        ({"optim.name": "adam", "optim.nesterov": True}, "belongs to the optimizer 'sgd'"),
         ({"data.path": "x"}, "belongs to the data set 'folder'"),
         ({"data.name": "folder"}, "belongs to the data set 'folder'"),
         ({"optim": 3}, "must be a table of settings"),

@@ -31,6 +31,8 @@ import test_distributed as here
 from shiftproof.training import loop
 
 out, kind = Path(sys.argv[1]), sys.argv[2]
+if kind == "apart" and os.environ["RANK"] == "1":
+    out = Path(f"{{out}}-1")
 if kind == "plain":
     loop.build_model = here.without_norms
 if kind == "killed" and os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
@@ -41,7 +43,7 @@ if kind == "killed" and os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_R
             os.kill(os.getpid(), signal.SIGKILL)
         return original(self, *a)
     torch.optim.SGD.step = step
-loop.train(here.config(), out, quiet=True)
+loop.train(here.config(**{{"run.checkpoint_minutes": 0.0}} if kind == "killed" else {{}}), out, quiet=True)
 """
 
 
@@ -141,6 +143,18 @@ def test_a_killed_worker_is_restarted(undisturbed: Path, tmp_path: Path) -> None
     """The elastic agent starts the processes anew, and they end with the weights of the undisturbed run."""
     done = torchrun(tmp_path, tmp_path / "run", "killed", "--max-restarts", "1")
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "SIGKILL" in done.stderr or "Signal 9" in done.stderr
+    assert "exitcode: -9" in done.stderr
     files = [folder / "final.safetensors" for folder in (tmp_path / "run", undisturbed)]
     assert files[0].read_bytes() == files[1].read_bytes()
+    results = [json.loads((folder / "result.json").read_text()) for folder in (tmp_path / "run", undisturbed)]
+    assert results[0]["history"] == results[1]["history"]  # though it went on in the middle of an epoch
+
+
+def test_other_processes_need_no_folder(tmp_path: Path) -> None:
+    """Only rank 0 looks at the folder: what it finds, an error included, is what all find."""
+    again = torchrun(tmp_path, tmp_path / "run", "apart")
+    assert again.returncode == 0, again.stderr[-2000:]
+    assert not (tmp_path / "run-1").exists()
+    refused = torchrun(tmp_path, tmp_path / "run", "apart")
+    assert refused.returncode != 0
+    assert refused.stderr.count("already holds a run") >= 2

@@ -25,6 +25,7 @@ LAYERS = [
     "expansion",
     "shifts",
     "native",
+    "environment",
     "pivots",
     "kernels",
     "resample",

@@ -1,6 +1,10 @@
 """Evaluation of runs, records, sweeps: from a name to a number that can be traced back."""
 
+import dataclasses
+import functools
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,8 +16,9 @@ import torch
 from PIL import Image
 
 import shiftproof
+from shiftproof import environment
 from shiftproof.cli import main
-from shiftproof.reports import environment, evaluate, records, sweep
+from shiftproof.reports import evaluate, plans, records, sweep
 from shiftproof.training.config import configure
 from shiftproof.training.loop import train
 
@@ -118,13 +123,46 @@ def test_what_cannot_be_evaluated_is_said(
 
 
 def test_weights_that_do_not_fit(finished: Path, tmp_path: Path) -> None:
-    for name in ("config.json", "best.safetensors"):
+    for name in ("config.json", "best.safetensors", "result.json"):
         (tmp_path / name).write_bytes((finished / name).read_bytes())
     config = json.loads((tmp_path / "config.json").read_text())
     config["model"]["name"] = "resnet56"
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="does not fit the configuration beside it"):
         evaluate.from_run(tmp_path)
+
+
+def test_an_unfinished_run_is_not_evaluated(finished: Path, tmp_path: Path) -> None:
+    """Its best weights so far are not those of the run, and a record of them would pass for it."""
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(ValueError, match="the run is not finished"):
+        evaluate.from_run(tmp_path / "run")
+
+
+def test_records_do_not_overwrite_one_another(finished: Path, record: records.Record) -> None:
+    """Other weights of a network of one's own, or other data, are another record."""
+    subject = evaluate.from_run(finished)
+    quick = evaluate.Settings(parts=("accuracy",), limit=4)
+
+    def key(**changes: Any) -> str:
+        return str(evaluate.evaluate(dataclasses.replace(subject, **changes), quick)["key"])
+
+    def mine(seed: int) -> torch.nn.Module:
+        torch.manual_seed(seed)
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+
+    stranger: dict[str, Any] = {"config": None, "training": None, "baseline": None, "name": "mine"}
+    others = dataclasses.replace(subject.dataset, checksum="0" * 64)
+    keys = [
+        key(),
+        key(foreign=True),
+        key(foreign=True, dataset=others),
+        key(model=mine(0), **stranger),
+        key(model=mine(1), **stranger),
+        key(model=mine(1), dataset=others, **stranger),
+    ]
+    assert len(set(keys)) == 6
 
 
 def test_records_come_back(record: records.Record, tmp_path: Path) -> None:
@@ -199,6 +237,19 @@ def test_records_command(record: records.Record, tmp_path: Path, capsys: pytest.
     assert "no such file or folder" in capsys.readouterr().err
 
 
+def test_the_commit_is_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package installed inside the checkout of another project does not take that one's commit for its own."""
+    asked: list[tuple[str, ...]] = []
+
+    def git(_: Path, *words: str) -> str | None:
+        asked.append(words)
+        return None if words[0] == "ls-files" else "somebody else's"
+
+    monkeypatch.setattr(environment, "_git", git)
+    assert environment.code.__wrapped__()["commit"] is None
+    assert asked[0][0] == "ls-files"
+
+
 def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: Any, **__: Any) -> None:
         raise FileNotFoundError("git")
@@ -209,20 +260,20 @@ def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_table_is_a_list_of_runs() -> None:
     """Seed by seed; presets for small machines train the small network unless asked."""
-    paper = sweep.plan("table1", "paper")
+    paper = plans.plan("table1", "paper")
     assert len(paper) == 10 * 4 * 6
     assert [c.run.seed for c in paper] == sorted(c.run.seed for c in paper)
-    laptop = sweep.plan("table4", "laptop")
+    laptop = plans.plan("table4", "laptop")
     assert {c.model.name for c in laptop} == {"resnet20"}
-    assert "cifar10-resnet20-da-laptop-seed0" in sweep.title(laptop[0])
-    assert len({sweep.title(c) for c in paper + laptop}) == len(paper) + len(laptop)
-    few = sweep.plan("table3", "smoke", models=["resnet18"], methods=["lpf"], seeds=[4, 5], dataset="digits")
+    assert "cifar10-resnet20-da-laptop-seed0" in plans.title(laptop[0])
+    assert len({plans.title(c) for c in paper + laptop}) == len(paper) + len(laptop)
+    few = plans.plan("table3", "smoke", models=["resnet18"], methods=["lpf"], seeds=[4, 5], dataset="digits")
     assert [(c.model.name, c.model.method, c.run.seed, c.data.name) for c in few] == [
         ("resnet18", "lpf", 4, "digits"),
         ("resnet18", "lpf", 5, "digits"),
     ]
     with pytest.raises(ValueError, match="Did you mean 'table1'"):
-        sweep.plan("tabel1", "smoke")
+        plans.plan("tabel1", "smoke")
 
 
 def arguments(tmp_path: Path, *more: str) -> list[str]:
@@ -274,6 +325,45 @@ def test_a_killed_sweep_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[st
     after = {p: p.stat().st_mtime_ns for p in (tmp_path / "records").glob("*.json")}
     assert len(after) == 4
     assert before.items() <= after.items()
+
+
+def _dies_once(config: Any, folder: Path) -> dict[str, Any]:
+    """The second run kills its worker the first time."""
+    if config == 1 and not (folder / "died").exists():
+        (folder / "died").touch()
+        time.sleep(1.0)  # the other one is done by then
+        os._exit(9)
+    return {"run": config}
+
+
+def _is_stopped(config: Any, folder: Path) -> dict[str, Any]:
+    (folder / str(config)).write_text(str(os.getpid()))
+    if config < 2:
+        raise KeyboardInterrupt
+    return {}
+
+
+def test_a_worker_that_dies_does_not_end_the_others(tmp_path: Path) -> None:
+    """What it left undone is done by new ones."""
+    one = functools.partial(_dies_once, folder=tmp_path)
+    found: dict[Any, Any] = dict(sweep._in_processes(one, [0, 1, 2], 1))  # type: ignore[list-item]
+    assert found == {0: {"run": 0}, 1: {"run": 1}, 2: {"run": 2}}
+
+
+def test_a_worker_that_is_stopped_takes_no_other_run(tmp_path: Path) -> None:
+    """Ctrl-C reaches all processes of a terminal: a worker ends there and then, and others do what is left."""
+    one = functools.partial(_is_stopped, folder=tmp_path)
+    found: dict[Any, Any] = dict(sweep._in_processes(one, [0, 1, 2], 1))  # type: ignore[list-item]
+    assert [isinstance(found[run], Exception) for run in (0, 1, 2)] == [True, True, False]
+    assert len({(tmp_path / run).read_text() for run in "012"}) == 3
+
+
+def test_a_run_that_fails_in_any_way_is_reported() -> None:
+    def fails(_: Any) -> dict[str, Any]:
+        raise RuntimeError("out of memory")
+
+    ((_, outcome),) = sweep._in_turn(fails, [configure("smoke")])
+    assert str(outcome) == "out of memory"
 
 
 @pytest.mark.filterwarnings("ignore")

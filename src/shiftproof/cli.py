@@ -69,10 +69,10 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from shiftproof.reports import sweep
+    from shiftproof.reports import plans, sweep
     from shiftproof.training.config import parse_pairs
 
-    configs = sweep.plan(
+    configs = plans.plan(
         options.name,
         options.preset,
         models=options.models or (),
@@ -83,7 +83,7 @@ def _sweep(options: argparse.Namespace) -> int:
     )
     return sweep.run(
         configs,
-        settings=sweep.SETTINGS[options.preset],
+        settings=plans.settings(options.name, options.preset),
         runs=options.runs,
         out=options.records,
         data_dir=options.data_dir,
@@ -114,6 +114,24 @@ def _evaluate(options: argparse.Namespace) -> int:
         options.data_dir,
         options.records,
         options.json,
+    )
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from shiftproof.reports import reproduce
+
+    return reproduce.run(
+        options.names,
+        options.preset,
+        seeds=options.seeds or (),
+        models=options.models or (),
+        draw_only=options.draw_only,
+        runs=options.runs,
+        folder=options.records or options.out / "records",
+        out=options.out,
+        data_dir=options.data_dir,
+        jobs=options.jobs,
+        as_json=options.json,
     )
 
 
@@ -223,7 +241,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--quiet", action="store_true", help="no progress")
 
     sub = command("sweep", _sweep, "Run the experiments of a table that have no record yet.", data_dir, settings)
-    sub.add_argument("name", metavar="NAME", help="table1, table2, table3, table4 or figure5")
+    sub.add_argument("name", metavar="NAME", help="table1, table2, table3, table4, figure5, shifts or ablation")
     sub.add_argument("--models", nargs="+", metavar="MODEL", help="instead of those of the table")
     sub.add_argument("--methods", nargs="+", metavar="METHOD", help="instead of those of the table")
     sub.add_argument(
@@ -233,8 +251,28 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where the runs go")
     sub.add_argument("--records", type=Path, default=Path("records"), metavar="DIR", help="where the records go")
     sub.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    sub.add_argument("--engine", default="local", help="local or ray")
+    sub.add_argument(
+        "--engine",
+        default="local",
+        help="local, or ray (--runs and data on shared storage)",
+    )
     sub.add_argument("--address", help="of the Ray cluster; without it, Ray is started here")
+
+    sub = command(
+        "reproduce", _reproduce, "Tables and figures of the paper, from records; run what is missing.", data_dir
+    )
+    known = "table1 .. table6, figure1 .. figure5, cameraman, shifts, ablation; default: all"
+    sub.add_argument("names", nargs="*", metavar="NAME", help=known)
+    sub.add_argument("--preset", default="laptop", help="paper, laptop or smoke")
+    sub.add_argument(
+        "--seeds", nargs="+", type=int, metavar="SEED", help="default: 10 for paper, 2 for laptop, 1 for smoke"
+    )
+    sub.add_argument("--models", nargs="+", metavar="MODEL", help="train these networks instead of the preset's")
+    sub.add_argument("--draw-only", action="store_true", help="run nothing, draw what there is")
+    sub.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where the runs go")
+    sub.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="where tables and figures go")
+    sub.add_argument("--records", type=Path, metavar="DIR", help="where the records are; default: OUT/records")
+    sub.add_argument("--jobs", type=int, default=1, help="runs at a time")
 
     sub = command("evaluate", _evaluate, "Measure a network on a data set; write a record.", data_dir)
     sub.add_argument("source", metavar="RUN_OR_MODEL", help="the folder of a run, module:factory, or timm:NAME")
@@ -293,6 +331,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(f"`shiftproof {options.command}` needs {error.name}: install it with `pip install {wanted}`.")
     except (ValueError, OSError) as error:
         _complain(str(error))
+    except KeyboardInterrupt as stop:
+        _complain(str(stop) or "stopped.")
+        return 130
     return 2
 
 

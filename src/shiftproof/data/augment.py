@@ -26,7 +26,7 @@ def augment(images: Tensor, generator: torch.Generator, *, flip: bool = False, s
     mirrored = torch.rand(batch, generator=generator) < 0.5
     sources = []  # per axis: (B, size) the index each output pixel is taken from, or -1
     for axis, size in enumerate(sizes):
-        turned = _draw(batch, size if shift < 0 else shift, generator)
+        turned = torch.randint(0, size, (batch,), generator=generator) if shift < 0 else _draw(batch, shift, generator)
         moved = _draw(batch, crop, generator)
         place = torch.arange(size) - moved[:, None]
         outside = (place < 0) | (place >= size)

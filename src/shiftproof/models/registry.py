@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,11 +12,19 @@ from shiftproof import checks
 from shiftproof.layers import Downsample, create_downsample
 from shiftproof.models import resnet
 
+
+def _e2(make: resnet.Make, **keywords: Any) -> nn.Module:
+    from shiftproof.models.e2 import E2SFCNN  # needs the package e2cnn
+
+    return E2SFCNN(make, **keywords)
+
+
 _MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet18": resnet.resnet18,
     "resnet20": resnet.resnet20,
     "resnet50": resnet.resnet50,
     "resnet56": resnet.resnet56,
+    "e2": _e2,
 }
 
 
@@ -35,14 +44,20 @@ def create_model(
     head: str = "pool",
     size: int | Sequence[int] = 32,
     share: bool = True,
+    width: float = 1.0,
+    geometry: str = "circular",
     **options: Any,
 ) -> nn.Module:
-    """A residual network, `resnet18`, `resnet20`, `resnet50` or `resnet56`, that uses a downsampling method.
+    """A residual network, `resnet18`, `resnet20`, `resnet50` or `resnet56`, or `e2`, that uses a downsampling method.
 
     `method` and its `options` are those of `create_downsample`; `padding` is for convolutions and method alike.
     `stem="cifar"` is a 3 x 3 convolution, `"imagenet"` a 7 x 7 convolution and a maximum, both made smaller by the
     method. `head="pool"` takes the mean over positions, `"flatten"` lets the classifier see them all, for inputs of
     one `size`. `share=False` gives the two branches of a block a selection each (for ablation).
+
+    `e2` is the rotation-equivariant network for MNIST-rot (see `models.e2`; it needs the extra `e2`). It has none of
+    these three choices, but a `width` that scales its layers, and a `geometry`, `"circular"` or `"reference"`, that
+    says how its convolutions are padded.
 
     >>> import torch
     >>> model = create_model("resnet20", method="ghs", num_classes=10)
@@ -56,13 +71,20 @@ def create_model(
     def make(channels: int, stride: int) -> Downsample:
         return create_downsample(method, channels, stride, padding, **options)
 
+    keywords: dict[str, Any] = {"stem": stem, "head": head, "share": share}
+    others: dict[str, Any] = {"width": width, "geometry": geometry}
+    if name == "e2":
+        keywords, others = others, keywords
+    else:
+        keywords |= {"padding": padding, "size": size}
+    for key, value in others.items():
+        if value != inspect.signature(create_model).parameters[key].default:
+            raise ValueError(
+                f"`{key}` (={checks.shown(value)}) is no choice that the network {name!r} has: leave it out."
+            )
     return _MODELS[name](
         make,
         num_classes=checks.integer("num_classes", num_classes),
         in_channels=checks.integer("in_channels", in_channels),
-        padding=padding,
-        stem=stem,
-        head=head,
-        size=size,
-        share=share,
+        **keywords,
     )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from shiftproof import checks
+from shiftproof.data.store import atomic_write
 from shiftproof.invariance import shift_error
 from shiftproof.layers import Downsample, create_downsample
 from shiftproof.reports import figures
@@ -77,20 +78,27 @@ def measure(image: Tensor, shift: tuple[int, int]) -> list[dict[str, Any]]:
     return rows
 
 
-def run(path: Path | None, size: int, shift: tuple[int, int], out: Path, as_json: bool) -> int:
-    """`shiftproof cameraman`: print the table, write figures 2 to 4 and the numbers."""
+def draw(
+    out: Path, path: Path | None = None, size: int = 32, shift: tuple[int, int] = (1, 1)
+) -> tuple[dict[str, Any], dict[str, Path]]:
+    """The numbers, written to `cameraman.json`, and figures 2 to 4 by name."""
     image, name = load_image(path, size)
     rows = measure(image, shift)
-    out.mkdir(parents=True, exist_ok=True)
     panels = [(label, _layer(label)) for label in ("max pooling", "LPF-3", "APS-3", "GHS")]
-    written = [
-        figures.functions(out / "figure2_functions.png"),
-        figures.process(out / "figure3_process.png", image, shift),
-        figures.comparison(out / "figure4_comparison.png", image, shift, panels),
-    ]
+    pictures = {
+        "figure2": figures.functions(out / "figure2_functions.png"),
+        "figure3": figures.process(out / "figure3_process.png", image, shift),
+        "figure4": figures.comparison(out / "figure4_comparison.png", image, shift, panels),
+    }
     record = {"image": name, "size": size, "shift": list(shift), "range": [0, 1], "rows": rows}
-    (out / "cameraman.json").write_text(json.dumps(record, indent=2) + "\n")
-    written.append(out / "cameraman.json")
+    atomic_write(out / "cameraman.json", (json.dumps(record, indent=2) + "\n").encode())
+    return record, pictures
+
+
+def run(path: Path | None, size: int, shift: tuple[int, int], out: Path, as_json: bool) -> int:
+    """`shiftproof cameraman`: print the table, write figures 2 to 4 and the numbers."""
+    record, pictures = draw(out, path, size, shift)
+    written = [*pictures.values(), out / "cameraman.json"]
     if as_json:
         print(json.dumps(record | {"files": [str(p) for p in written]}, indent=2))
     else:

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from shiftproof import checks
 from shiftproof.data.augment import augment
 from shiftproof.data.batches import normalise
+from shiftproof.environment import machine
 from shiftproof.evaluation.efficiency import Layer, Timing, flops, forward, forward_backward, in_turns, peak_memory
 from shiftproof.kernels import matrices_for
 from shiftproof.layers import APS, BlurPool, GHS2d, create_downsample, methods
 from shiftproof.models import convert, create_model
-from shiftproof.reports.environment import machine
 from shiftproof.resample import products
 
 PARTS = ("layers", "networks", "scaling")

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from shiftproof import checks
+from shiftproof import checks, environment
 from shiftproof.data.batches import split
 from shiftproof.data.sets import Dataset, load_dataset
 from shiftproof.evaluation import suite
 from shiftproof.models.files import load_model
-from shiftproof.reports import environment, records
+from shiftproof.reports import records
 from shiftproof.training.checkpoint import tensor_digest
 from shiftproof.training.config import Config
 from shiftproof.training.runs import build_model, load_run, read_result
@@ -62,6 +62,7 @@ class Subject:
     config: Config | None = None
     training: Mapping[str, Any] | None = None
     baseline: nn.Module | None = None
+    foreign: bool = False  # whether the data set is another than the one it was trained on
 
     @property
     def title(self) -> str:
@@ -82,12 +83,13 @@ def from_run(
 ) -> Subject:
     """The network of a finished run, on its own data set or on another (pictures in `path`) with as many classes."""
     model, config, own = load_run(folder, weights, data_dir)
+    foreign = path is not None or dataset not in (None, own.name)
     if on == "validation":
         held = split(own.train, config.data.validation, config.data.split_seed)[1]
-        if path is not None or dataset not in (None, own.name) or not len(held.labels):
+        if foreign or not len(held.labels):
             raise ValueError(f"{folder}: has no validation images of its own to evaluate on.")
         own = dataclasses.replace(own, test=held)
-    if path is not None or dataset not in (None, own.name):
+    if foreign:
         other = load_dataset(dataset or "folder", data_dir, path=path, size=config.data.size)
         if len(other.classes) != len(own.classes) or other.test.images.shape[1] != own.test.images.shape[1]:
             raise ValueError(
@@ -99,7 +101,7 @@ def from_run(
     training = None if result is None else {k: v for k, v in result.items() if k != "config"}
     plain = dataclasses.replace(config.model, method="strided", options={})
     baseline = build_model(dataclasses.replace(config, model=plain), own).eval()
-    return Subject(model, own, config.model.name, config.recipe, config, training, baseline)
+    return Subject(model, own, config.model.name, config.recipe, config, training, baseline, foreign)
 
 
 def evaluate(subject: Subject, settings: Settings, report: Report | None = None) -> records.Record:
@@ -120,8 +122,14 @@ def evaluate(subject: Subject, settings: Settings, report: Report | None = None)
     )
     config = None if subject.config is None else subject.config.to_dict()
     images = dataset.test.images
+    weights = tensor_digest(model.state_dict())
+    how = settings.to_dict()
+    if config is None:  # nothing but the weights tells one network of the user's from another
+        how |= {"weights": weights}
+    if subject.config is None or subject.foreign:
+        how |= {"data": dataset.checksum}
     return records.make(
-        key=records.identity(config, subject.name, dataset.name, settings.to_dict()),
+        key=records.identity(config, subject.name, dataset.name, how),
         name=subject.title,
         model={
             "source": "module" if config is None else "run",
@@ -129,7 +137,7 @@ def evaluate(subject: Subject, settings: Settings, report: Report | None = None)
             "method": subject.method,
             "parameters": sum(p.numel() for p in model.parameters()),
             "weights": settings.weights if config is not None else None,
-            "sha256": tensor_digest(model.state_dict()),
+            "sha256": weights,
         },
         seed=None if subject.config is None else subject.config.run.seed,
         config=config,

@@ -14,6 +14,7 @@ from shiftproof import grids, shifts
 from shiftproof.expansion import functions as basis
 from shiftproof.invariance import same_bits
 from shiftproof.kernels import GHS_PAPER
+from shiftproof.layers import create_downsample
 from shiftproof.pivots import select_pivot
 from shiftproof.polynomials import gauss_hermite
 from shiftproof.sampling import ghs2d, max_centered_moments
@@ -21,6 +22,30 @@ from shiftproof.sampling import ghs2d, max_centered_moments
 INK = "#1b1f24"
 COLOURS = ("#1b1f24", "#0b6e99", "#d1495b", "#edae49", "#5b8c5a")
 DPI = 300
+
+
+def symmetry(path: Path, image: Tensor, shift: tuple[int, int]) -> Path:
+    """Figure 1: an operator whose output stays (GHS), and one whose output moves along (APS), on one image."""
+    moved = shifts.circular_shift(image, shift)
+    figure = Figure(figsize=(9.6, 5.0), layout="constrained")
+    halves: Any = figure.subfigures(1, 2, wspace=0.06)
+    for half, title, name in zip(halves, ("Invariance", "Equivariance"), ("ghs", "aps")):
+        layer = create_downsample(name, channels=image.shape[1])
+        before, after = layer(image), layer(moved)
+        low, high = float(min(before.min(), after.min())), float(max(before.max(), after.max()))
+        half.suptitle(f"{title}: {name.upper()}", fontsize=11)
+        axes = half.subplots(2, 2)
+        _picture(axes[0, 0], image[0, 0], "image $f$")
+        _picture(axes[1, 0], moved[0, 0], f"$g(f)$, shifted by {shift}")
+        _picture(axes[0, 1], before[0, 0], "$O(f)$", vmin=low, vmax=high)
+        if same_bits(before, after):
+            said = "$O(g(f)) = O(f)$, bit for bit"
+        else:
+            steps = [(r, c) for r in range(before.shape[-2]) for c in range(before.shape[-1])]
+            found = next((s for s in steps if torch.equal(shifts.circular_shift(before, s), after)), None)
+            said = "$O(g(f))$" if found is None else f"$O(g(f))$ is $O(f)$, shifted by {found}"
+        _picture(axes[1, 1], after[0, 0], said, vmin=low, vmax=high)
+    return save(figure, path)
 
 
 def functions(path: Path, orders: int = 5, sigma: float = 0.75) -> Path:
@@ -119,6 +144,26 @@ def save(figure: Figure, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DPI, bbox_inches="tight", pad_inches=0.08)
     return path
+
+
+def erased(path: Path, series: Mapping[str, Mapping[str, Sequence[float | None]]], sizes: Sequence[int]) -> Path:
+    """Figure 5: consistency (left) and accuracy (right) by the side of the erased square, one line per method.
+
+    `series` holds for each method the percentages `consistency` and `accuracy` at the `sizes`, None where not run.
+    """
+    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes, what in zip(panels, ("consistency", "accuracy")):
+        for k, (name, values) in enumerate(series.items()):
+            points = [(x, y) for x, y in zip(sizes, values[what]) if y is not None]
+            if points:
+                style = {"color": f"C{k % 10}", "marker": "o", "markersize": 4, "linewidth": 1.6}
+                axes.plot(*zip(*points), label=name, **style)
+        axes.set(xlabel="side of the erased square, pixels", ylabel=f"{what}, %", xticks=list(sizes))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#e3e3e3", linewidth=0.6, zorder=0)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
+    return save(figure, path)
 
 
 def scaling(path: Path, rows: Sequence[dict[str, Any]]) -> Path:

@@ -11,9 +11,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from shiftproof import checks
+from shiftproof import checks, environment
 from shiftproof.data.store import atomic_write
-from shiftproof.reports import environment
 from shiftproof.training.config import WITHOUT_EFFECT, Config, flatten, from_dict
 
 SCHEMA = "shiftproof.record/1"
@@ -91,14 +90,15 @@ def validate(record: Any, name: str) -> None:
     """Raise ValueError unless `record` follows the schema."""
     if isinstance(record, dict) and isinstance(found := record.get("schema"), str) and found != SCHEMA:
         raise ValueError(f"{name}: schema {checks.shown(found)}, and this version reads {SCHEMA!r}.")
-    error = next(iter(_validator().iter_errors(record)), None)
+    error = next(iter(validator().iter_errors(record)), None)
     if error is not None:
         where = "/".join(str(p) for p in error.absolute_path) or "the top"
         raise ValueError(f"{name}: not a record: at {where}: {error.message[:200]}")
 
 
 @functools.cache
-def _validator() -> Any:
+def validator() -> Any:
+    """The schema, read once."""
     import jsonschema
 
     text = resources.files(__package__).joinpath("record.schema.json").read_text()
@@ -160,10 +160,13 @@ def _table(records: list[tuple[Path, Record]]) -> None:
 
 
 def lookup(metrics: Mapping[str, Any], *path: str) -> Any:
-    """The entry at a path of keys, or None where there is none."""
+    """The entry at a path of keys, or of places in a list; None where there is none."""
     node: Any = metrics
     for key in path:
-        node = node.get(key) if isinstance(node, Mapping) else None
+        if isinstance(node, list) and key.isdigit() and int(key) < len(node):
+            node = node[int(key)]
+        else:
+            node = node.get(key) if isinstance(node, Mapping) else None
     return node
 
 

@@ -10,74 +10,20 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
-from multiprocessing import get_context
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-from shiftproof import checks
-from shiftproof.reports import environment, evaluate, records
-from shiftproof.training.config import Config, configure
+from shiftproof import checks, environment
+from shiftproof.data.store import data_root
+from shiftproof.reports import evaluate, records
+from shiftproof.reports.plans import title
+from shiftproof.training.config import Config
 
 ENGINES = ("local", "ray")
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A table of the paper as runs: data set x networks x methods."""
-
-    dataset: str
-    models: tuple[str, ...]
-    methods: tuple[str, ...]
-
-
-_NETWORKS = ("resnet18", "resnet20", "resnet50", "resnet56")
-_METHODS = ("strided", "align", "lpf", "aps", "ghs-paper", "ghs")
-SWEEPS = {
-    "table1": Sweep("cifar10", _NETWORKS, _METHODS),
-    "table2": Sweep("cifar10", _NETWORKS, _METHODS),  # the same runs: consistency in one table, accuracy in the other
-    "table3": Sweep("cifar100", _NETWORKS, _METHODS),
-    "table4": Sweep("cifar10", ("resnet18",), ("da", *_METHODS)),
-    "figure5": Sweep("cifar10", ("resnet18",), ("da", *_METHODS)),
-}
-SEEDS = {"paper": 10, "laptop": 2, "smoke": 1}
-# what two CPU cores can train; the others on request
-SMALL = {"laptop": ("resnet20",), "smoke": ("resnet20",)}
-# evaluation that fits the size of the training
-SETTINGS = {
-    "paper": evaluate.Settings(),
-    "laptop": evaluate.Settings(),
-    "smoke": evaluate.Settings(limit=64, shift_images=1),
-}
-
-
-def plan(
-    name: str,
-    preset: str,
-    *,
-    models: Sequence[str] = (),
-    methods: Sequence[str] = (),
-    seeds: Sequence[int] = (),
-    dataset: str | None = None,
-    changes: dict[str, Any] | None = None,
-) -> list[Config]:
-    """The configurations of a sweep: seed by seed, so that a sweep that is cut short has seeds complete."""
-    sweep = SWEEPS[checks.choice("NAME", name, SWEEPS)]
-    networks = models or SMALL.get(preset, sweep.models)
-    return [
-        configure(preset, model=model, method=method, dataset=dataset or sweep.dataset, seed=seed, changes=changes)
-        for seed in seeds or range(SEEDS[checks.choice("preset", preset, SEEDS)])
-        for model in networks
-        for method in methods or sweep.methods
-    ]
-
-
-def title(config: Config) -> str:
-    """The name of a run's folder: what tells it from others, and a key for the rest."""
-    key = records.identity(config.to_dict(), config.model.name, config.data.name, {})
-    return f"{config.data.name}-{config.model.name}-{config.recipe}-{config.preset}-seed{config.run.seed}-{key[:8]}"
 
 
 def perform(
@@ -93,16 +39,12 @@ def perform(
         return evaluate.evaluate(subject, settings, report)
 
 
-def small(preset: str, model: str) -> str:
-    """The network a preset trains where the paper has `model`."""
-    return SMALL[preset][0] if preset in SMALL else model
-
-
 def done(config: Config, settings: evaluate.Settings, folder: Path) -> Path | None:
     """The record of a run, if there is one."""
     key = records.identity(config.to_dict(), config.model.name, config.data.name, settings.to_dict())
-    for path in folder.glob(f"*-{key[:8]}.json"):
-        if records.read(path)["key"] == key:
+    for path in sorted(folder.glob("*.json")):
+        record = records.read(path)
+        if record["key"] == key and record["training"] is not None:
             return path
     return None
 
@@ -124,10 +66,17 @@ def run(
     checks.integer("--jobs", jobs)
     if address is not None and engine != "ray":
         raise ValueError("`--address` belongs to `--engine ray`.")
-    environment.code()
+    environment.code(), records.validator()  # as they are now, whatever is changed while the runs go
     missing = [c for c in configs if done(c, settings, out) is None]
     _say(f"{len(configs)} runs, {len(configs) - len(missing)} on record, {len(missing)} to do")
-    one = functools.partial(perform, runs=runs, data_dir=data_dir, settings=settings, quiet=jobs > 1 or engine == "ray")
+    # absolute: a process elsewhere has another working folder
+    one = functools.partial(
+        perform,
+        runs=runs.resolve(),
+        data_dir=data_root(data_dir).resolve(),
+        settings=settings,
+        quiet=jobs > 1 or engine == "ray",
+    )
     started, failed = time.monotonic(), {}
     if engine == "ray":
         finished = _on_ray(one, missing, address)
@@ -158,19 +107,34 @@ def _in_turn(one: Callable[[Config], dict[str, Any]], configs: Iterable[Config])
     for config in configs:
         try:
             yield config, one(config)
-        except (ValueError, OSError) as error:
+        except Exception as error:  # one bad run must not end the others
             yield config, error
 
 
 def _in_processes(one: Callable[[Config], dict[str, Any]], configs: list[Config], jobs: int) -> Iterator[Outcome]:
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin, initargs=(threads,)) as pool:
-        waiting = {pool.submit(one, config): config for config in configs}
-        for future in as_completed(waiting):
-            error = future.exception()
-            if error is not None and not isinstance(error, Exception):
-                raise error
-            yield waiting[future], error or future.result()
+    left = list(configs)
+    while left:
+        before = len(left)
+        pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin, initargs=(threads,))
+        try:
+            waiting = {pool.submit(_in_worker, one, config): config for config in left}
+            for future in as_completed(waiting):
+                error = future.exception()
+                if isinstance(error, BrokenProcessPool) and len(left) < before:
+                    break  # a worker died, and something was done: try the rest anew
+                left.remove(waiting[future])
+                yield waiting[future], error if isinstance(error, Exception) else future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _in_worker(one: Callable[[Config], dict[str, Any]], config: Config) -> dict[str, Any]:
+    """A run in a worker, which Ctrl-C ends for good: it must not take the next one."""
+    try:
+        return one(config)
+    except KeyboardInterrupt:
+        os._exit(130)
 
 
 def _begin(threads: int) -> None:
@@ -179,21 +143,25 @@ def _begin(threads: int) -> None:
 
     environment.code()
     torch.set_num_threads(threads)
-    parent = os.getppid()
+    parent = parent_process()
+    assert parent is not None
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        parent.join()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 def _on_ray(one: Callable[[Config], dict[str, Any]], configs: list[Config], address: str | None) -> Iterator[Outcome]:
-    """The same runs on a Ray cluster: each on one machine, its record sent back."""
+    """The same runs on a Ray cluster: each on one machine, its record sent back.
+
+    The folders of runs and of data must be on storage that all machines share.
+    """
     ray = importlib.import_module("ray")
     ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
-    remote = ray.remote(num_cpus=1, max_retries=3)(one.func)  # type: ignore[attr-defined]
+    gpus = 1 if ray.cluster_resources().get("GPU") else 0
+    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3)(one.func)  # type: ignore[attr-defined]
     waiting = {remote.remote(config, **one.keywords): config for config in configs}  # type: ignore[attr-defined]
     try:
         while waiting:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shiftproof.reports import paper, records, sweep
+from shiftproof.reports import paper, plans, records
 from shiftproof.reports.records import Record
 from shiftproof.training.config import Config
 
@@ -142,10 +142,6 @@ CHANGE = ("consistency", "all_pairs", "largest_change")
 CLEAN = ("accuracy", "clean")
 
 
-def _config(name: str, preset: str, model: str, method: str) -> Config:
-    return sweep.plan(name, preset, models=[model], methods=[method], seeds=[0])[0]
-
-
 def _printed(method: str) -> str:
     """Whose row of the paper stands beside a method: both of our GHS rows stand beside the paper's one."""
     return "ghs" if method == "ghs-paper" else method
@@ -154,9 +150,9 @@ def _printed(method: str) -> str:
 def networks_table(name: str, title: str, shelf: Shelf, preset: str, path: Sequence[str], printed: Any) -> Table:
     """One of tables 1 and 2: methods by networks."""
     rows = []
-    for method in sweep.SWEEPS[name].methods:
+    for method, row in plans.SWEEPS[name].rows.items():
         cells = [
-            shelf.cell(_config(name, preset, model, method), path, printed.get(_printed(method), {}).get(model))
+            shelf.cell(plans.config(name, preset, model, row), path, printed.get(_printed(method), {}).get(model))
             for model in NETWORKS
         ]
         rows.append((NAMES[method], tuple(cells)))
@@ -168,7 +164,7 @@ def table1(shelf: Shelf, preset: str) -> Table:
     """Consistency on CIFAR-10, as the paper measures it."""
     title = "Table 1. Classification consistency on CIFAR-10, %"
     table = networks_table("table1", title, shelf, preset, APS, paper.CONSISTENCY)
-    note = "Consistency as the reference code of APS reports it: two circular shifts per batch from {-3 .. 2} on each axis."
+    note = "Measured as in the reference code of APS: two circular shifts per batch from {-3 .. 2} on each axis."
     return Table(table.name, table.title, table.columns, table.rows, (note,))
 
 
@@ -188,25 +184,25 @@ def honest(shelf: Shelf, preset: str) -> Table:
         "agreement, camera moved, %": (("consistency", "cropped", "black", "pairs"), 100.0, 2),
         "agreement, half a pixel, %": (("consistency", "fractional", "1/2", "pairs"), 100.0, 2),
     }
+    model = plans.networks("shifts", preset)[0]
     rows = []
-    for method in sweep.SWEEPS["table4"].methods:
-        config = _config("table4", preset, sweep.small(preset, "resnet18"), method)
+    for method, row in plans.SWEEPS["shifts"].rows.items():
+        config = plans.config("shifts", preset, model, row)
         cells = [shelf.cell(config, path, scale=scale, digits=digits) for path, scale, digits in paths.values()]
         rows.append((NAMES[method], tuple(cells)))
-    network = NETWORKS[sweep.small(preset, "resnet18")]
     notes = (
-        "Over all 1,024 circular shifts of each of 64 test images. Camera moved: up to 4 pixels each way, black where "
-        "nothing is left; half a pixel: circularly, by the shift theorem.",
+        "Over all 1,024 circular shifts of each of 32 or 64 test images. Camera moved: up to 4 pixels each way, black "
+        "where nothing is left; half a pixel: circularly, by the shift theorem.",
     )
-    return Table("shifts", f"Every shift, CIFAR-10, {network}", tuple(paths), tuple(rows), notes)
+    return Table("shifts", f"Every shift, CIFAR-10, {NETWORKS[model]}", tuple(paths), tuple(rows), notes)
 
 
 def table3(shelf: Shelf, preset: str) -> Table:
     """CIFAR-100: consistency and accuracy."""
-    model = sweep.small(preset, "resnet18")
+    model = plans.networks("table4", preset)[0]
     rows = []
-    for method in sweep.SWEEPS["table3"].methods:
-        config = _config("table3", preset, model, method)
+    for method, row in plans.SWEEPS["table3"].rows.items():
+        config = plans.config("table3", preset, model, row)
         theirs = paper.CIFAR100.get(_printed(method))
         values = [None, None] if theirs is None else [(v, None) for v in theirs]
         cells = (shelf.cell(config, APS, values[0]), shelf.cell(config, CLEAN, values[1]))
@@ -218,13 +214,13 @@ def table3(shelf: Shelf, preset: str) -> Table:
 
 def table4(shelf: Shelf, preset: str) -> Table:
     """Flipped CIFAR-10."""
-    model = sweep.small(preset, "resnet18")
+    model = plans.networks("table4", preset)[0]
     flips = {"half_turn": "turned by 180°", "vertical_flip": "flipped vertically"}
     columns = ["consistency", "accuracy"]
     columns += [f"{what}, {name}" for name in flips.values() for what in ("consistency", "accuracy")]
     rows = []
-    for method in sweep.SWEEPS["table4"].methods:
-        config = _config("table4", preset, model, method)
+    for method, row in plans.SWEEPS["table4"].rows.items():
+        config = plans.config("table4", preset, model, row)
         theirs = paper.FLIPPED.get(_printed(method))
         values: list[paper.Value | None] = [None] * 4 if theirs is None else [(v, None) for v in theirs]
         cells = [shelf.cell(config, APS, values[0]), shelf.cell(config, CLEAN, values[2])]
@@ -243,12 +239,12 @@ def table4(shelf: Shelf, preset: str) -> Table:
 
 def erasure(shelf: Shelf, preset: str) -> Table:
     """Figure 5 as a table: accuracy and consistency with a square erased."""
-    model = sweep.small(preset, "resnet18")
+    model = plans.networks("table4", preset)[0]
     printed = {"consistency": paper.ERASED_CONSISTENCY, "accuracy": paper.ERASED_ACCURACY}
     sizes = (0, 4, 6, 8)
     rows = []
-    for method in sweep.SWEEPS["figure5"].methods:
-        config = _config("figure5", preset, model, method)
+    for method, row in plans.SWEEPS["figure5"].rows.items():
+        config = plans.config("figure5", preset, model, row)
         cells = []
         for what, values in printed.items():
             for size in sizes:
@@ -261,9 +257,76 @@ def erasure(shelf: Shelf, preset: str) -> Table:
     return Table("figure5", f"Figure 5. Erased squares, CIFAR-10, {NETWORKS[model]}, %", columns, tuple(rows), notes)
 
 
+def cameraman(record: Mapping[str, Any]) -> Table:
+    """Section 4.4: the absolute difference after a shift of the cameraman image."""
+    columns = tuple(f"{kind}, {where}" for where in ("shift (1, 1)", "all 1,024") for kind in ("sum", "mean", "max"))
+    rows = []
+    for row in record["rows"]:
+        cells = []
+        for part in ("shift", "all"):
+            for kind in ("sum", "mean", "max"):
+                first = part == "shift" and kind == "sum" and row["paper_ad"] is not None
+                theirs = (row["paper_ad"], None) if first else None
+                cells.append(Cell(theirs, (row[part][kind],), ("../cameraman.json",), 3))
+        rows.append((row["label"], tuple(cells)))
+    notes = (
+        f"Image: {record['image']}, area-averaged to {record['size']} x {record['size']}, range 0 to 1. The paper's is "
+        "another photograph; it states neither the shift nor whether its difference is a sum, a mean or a maximum.",
+    )
+    return Table("cameraman", "Absolute difference after a circular shift", columns, tuple(rows), notes)
+
+
+def table6(record: Mapping[str, Any]) -> Table:
+    """Cost of one layer, from the record of `shiftproof bench layers`."""
+    timed = next(r["times"] for r in record["rows"] if r["layout"] == "contiguous" and r["pass"] == "forward")
+    rows = []
+    for method, label in (("max", "max"), ("lpf", "LPF-3"), ("aps", "APS-3"), ("ghs", "GHS")):
+        theirs, ours = paper.TIMES[method], 1e3 * timed[label]["median"]
+        ratio = round(theirs[0] / paper.TIMES["max"][0], 2)
+        files = ("../layers.json",)
+        cells = (
+            Cell(theirs, (ours,), files, 3),
+            Cell((ratio, None), (ours / (1e3 * timed["max"]["median"]),), files),
+        )
+        rows.append((NAMES[method], cells))
+    where = record["machine"]
+    notes = (f"The paper: NVIDIA T4. Ours: {where['processor']}, {where['threads']} threads, median of many calls.",)
+    title = "Table 6. Time of one layer, batches of 32 x 3 x 32 x 32, forward"
+    return Table("table6", title, ("milliseconds", "ratio to max pooling"), tuple(rows), notes)
+
+
 def _other_network(model: str) -> tuple[str, ...]:
     """Said where ours is not the network of the paper."""
     return () if model == "resnet18" else (f"The paper's network is ResNet-18, ours {NETWORKS[model]}.",)
+
+
+def ablation(shelf: Shelf, preset: str) -> Table:
+    """One change at a time, judged on the images that were held out."""
+    model = plans.networks("ablation", preset)[0]
+    paths: dict[str, tuple[Sequence[str], float, int]] = {
+        "accuracy, %": (CLEAN, 100.0, 2),
+        "camera moved, %": (("accuracy", "cropped", "black"), 100.0, 2),
+        "noise 0.05, %": (("robustness", "noise", "0.05", "accuracy"), 100.0, 2),
+        "two shifts agree, %": (PAIRS, 100.0, 2),
+        "half a pixel agrees, %": (("consistency", "fractional", "1/2", "pairs"), 100.0, 2),
+        "aliased energy": (("aliasing", "aliased"), 1.0, 3),
+        "R: smallest gain": (("aliasing", "matrix", "constant", "0"), 1.0, 2),
+        "R: largest gain": (("aliasing", "matrix", "constant", "1"), 1.0, 2),
+        "R: kept": (("aliasing", "matrix", "kept"), 1.0, 2),
+        "R: leaked": (("aliasing", "matrix", "leaked"), 1.0, 2),
+        "R: commutation": (("aliasing", "matrix", "commutation"), 1.0, 2),
+    }
+    rows = []
+    for label, row in plans.SWEEPS["ablation"].rows.items():
+        config = plans.config("ablation", preset, model, row)
+        cells = [shelf.cell(config, p, part="validation", scale=s, digits=d) for p, s, d in paths.values()]
+        rows.append((NAMES.get(label, label), tuple(cells)))
+    notes = (
+        f"{NETWORKS[model]}, 10,000 training images, judged on the 5,000 held out; one change each against GHS. R: "
+        "what the matrix of 32 -> 16 says alone: gain of a constant, smallest gain below and largest above the "
+        "output's Nyquist limit, how far a shift by the stride is from a shift of the output.",
+    )
+    return Table("ablation", "Ablation", tuple(paths), tuple(rows), notes)
 
 
 TABLES: dict[str, Callable[[Shelf, str], Table]] = {
@@ -273,4 +336,5 @@ TABLES: dict[str, Callable[[Shelf, str], Table]] = {
     "table3": table3,
     "table4": table4,
     "figure5": erasure,
+    "ablation": ablation,
 }

@@ -11,9 +11,10 @@ import hashlib
 import importlib
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -45,8 +46,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         if tensor_digest(tensors, header["state"]) != header["digest"]:
             raise ValueError("its contents do not match its digest")
         return tensors, json.loads(header["state"])
-    except FileNotFoundError:
-        raise
+    except (OSError, MemoryError):
+        raise  # says nothing about the file
     except Exception as error:  # the reader has its own kinds, and a damaged header has them all
         raise ValueError(f"{path}: not a checkpoint that can be read: {str(error).splitlines()[0]}") from None
 
@@ -80,13 +81,31 @@ class Checkpoints:
 
     def newest(self, complain: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest checkpoint that can be read, or None; those that cannot are named to `complain` and set aside."""
-        for path in self.files():
+        files = self.files()
+        for path in files:
             try:
                 return read_tensors(path)
             except ValueError as error:
-                complain(f"{error}. Falling back to the one before.")
+                left = "Falling back to the one before" if path != files[-1] else "None is left: beginning anew"
+                complain(f"{error}. {left}.")
                 path.replace(path.with_suffix(".damaged"))
         return None
+
+
+def _lock(file: IO[str], folder: Path) -> None:
+    """Hold a file against other processes, where the system has such locks; a process just killed may take a moment."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # pragma: no cover
+        return None
+    for _ in range(20):
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.1)
+        except OSError:  # a file system that knows no locks
+            return None
+    raise OSError(f"{folder}: another process is at work there; choose another folder.")
 
 
 @contextlib.contextmanager
@@ -97,14 +116,7 @@ def claimed(folder: Path, needed: int) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a+") as lock:
-        try:
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ModuleNotFoundError:  # pragma: no cover
-            pass  # a system without such locks
-        except OSError:
-            raise OSError(f"{folder}: another process is at work there; choose another folder.") from None
+        _lock(lock, folder)
         free = shutil.disk_usage(folder).free
         if free < needed:
             raise OSError(

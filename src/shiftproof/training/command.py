@@ -12,7 +12,7 @@ from shiftproof.training.config import configure, parse_pairs
 
 def run(options: argparse.Namespace) -> int:
     """Train, and print how it went; only the first of several processes prints."""
-    from shiftproof.training.loop import Stopped, train
+    from shiftproof.training.loop import train
 
     changes = parse_pairs(options.set)
     if options.folder is not None:
@@ -32,11 +32,7 @@ def run(options: argparse.Namespace) -> int:
         )
         parts = (config.data.name, config.model.name, config.recipe, config.preset)
         out = options.out or Path("runs") / "-".join([*parts, f"seed{config.run.seed}"])
-    try:
-        result = train(config, out, resume=options.resume, data_dir=options.data_dir, quiet=options.quiet)
-    except Stopped as stop:
-        print(f"shiftproof: {stop}")
-        return 130
+    result = train(config, out, resume=options.resume, data_dir=options.data_dir, quiet=options.quiet)
     if os.environ.get("RANK", "0") != "0":
         return 0
     if options.json:

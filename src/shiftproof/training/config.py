@@ -22,6 +22,7 @@ from typing import Any
 from shiftproof import checks
 
 PRESETS = ("paper", "laptop", "smoke")
+OWN_PRESETS = ("e2",)  # networks with a recipe of their own: a file MODEL-PRESET.toml on top of the preset
 MIRRORED = ("cifar10", "cifar100", "folder")  # where the mirror image of a picture is of the same class
 # names that stand for more than a layer: `da` is the strided network, trained with circular shifts
 RECIPES: dict[str, dict[str, Any]] = {"da": {"model.method": "strided", "augment.shift": -1}}
@@ -59,13 +60,15 @@ class _Checked:
 class ModelConfig(_Checked):
     """The network."""
 
-    name: str = _of("resnet20", "resnet18, resnet20, resnet50 or resnet56")
+    name: str = _of("resnet20", "resnet18, resnet20, resnet50, resnet56, or e2 for MNIST-rot")
     method: str = _of("ghs", "the downsampling method, by name")
     options: dict[str, Any] = _of({}, "options of the method")  # noqa: RUF009
     padding: str = _of("circular", "of convolutions and method: circular, reflect, replicate or zeros")
     stem: str = _of("cifar", "cifar or imagenet", words=("cifar", "imagenet"))
     head: str = _of("pool", "pool or flatten", words=("pool", "flatten"))
     share: bool = _of(True, "whether the branches of a block share one selection")
+    width: float = _of(1.0, "e2: the number of fields, as a share of the reference's", least=0)
+    geometry: str = _of("circular", "e2: circular or reference", words=("circular", "reference"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,12 +94,14 @@ class AugmentConfig(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig(_Checked):
-    """Stochastic gradient descent and its schedule."""
+    """Gradient descent and its schedule."""
 
+    name: str = _of("sgd", "sgd or adam", words=("sgd", "adam"))
     lr: float = _of(0.1, "the (largest) learning rate", least=0)
-    momentum: float = _of(0.9, "of the gradient", least=0)
-    nesterov: bool = _of(False, "Nesterov's momentum")
-    weight_decay: float = _of(5e-4, "added to the gradient", least=0)
+    momentum: float = _of(0.9, "of the gradient; Adam's beta_1", least=0)
+    nesterov: bool = _of(False, "Nesterov's momentum, for sgd")
+    weight_decay: float = _of(5e-4, "times the weights, added to the gradient", least=0)
+    l1: float = _of(0.0, "times the signs of the weights, added to the gradient", least=0)
     batch_size: int = _of(256, "pictures per step, over all processes", least=1)
     epochs: int = _of(250, "passes over the training pictures", least=1)
     schedule: str = _of(
@@ -139,6 +144,8 @@ class Config(_Checked):
             raise ValueError(f"`data.validation` (={self.data.validation}) must be a share below 1.")
         if self.optim.warm_up > 1:
             raise ValueError(f"`optim.warm_up` (={self.optim.warm_up}) must be a share of at most 1.")
+        if self.optim.nesterov and self.optim.name != "sgd":
+            raise ValueError("`optim.nesterov` belongs to the optimizer 'sgd', and to no other.")
         if (self.data.name == "folder") != (self.data.path is not None):
             raise ValueError("`data.path` belongs to the data set 'folder', and to no other.")
 
@@ -164,19 +171,24 @@ def configure(
 ) -> Config:
     """A configuration from a preset, then a TOML file, then the named arguments, then `changes` by dotted key.
 
+    Where the network has a recipe of its own (`OWN_PRESETS`), that comes right after the preset.
+
     >>> configure("laptop", method="aps", changes={"optim.lr": 0.05}).optim.lr
     0.05
     """
     tree: dict[str, Any] = {"preset": checks.choice("preset", preset, PRESETS)}
-    _merge(tree, _read(resources.files(__package__).joinpath("presets", f"{preset}.toml").read_text(), preset))
-    if file is not None:
-        _merge(tree, _read(file.read_text(), str(file)))
+    own = {} if file is None else _read(file.read_text(), str(file))
+    given = dict(flatten(changes or {}))
+    network = given.get("model.name", model or dict(flatten(own)).get("model.name"))
+    for name in (preset, *[f"{network}-{preset}"] * (network in OWN_PRESETS)):
+        _merge(tree, _read(resources.files(__package__).joinpath("presets", f"{name}.toml").read_text(), name))
+    _merge(tree, own)
     named = {"model.name": model, "model.method": method, "data.name": dataset, "run.seed": seed}
-    given = {k: v for k, v in named.items() if v is not None} | dict(changes or {})
-    flat = dict(flatten(tree)) | {k: v for k, v in given.items() if v is not None}
-    for recipe, values in RECIPES.items():
-        if flat.get("model.method") == recipe:
-            flat |= values
+    flat = dict(flatten(tree)) | {k: v for k, v in named.items() if v is not None}
+    if (recipe := given.get("model.method", flat.get("model.method"))) in RECIPES:
+        given = {k: v for k, v in given.items() if k != "model.method"}
+        flat |= RECIPES[recipe]
+    flat |= given
     if "augment.flip" not in flat:
         flat["augment.flip"] = flat.get("data.name", "cifar10") in MIRRORED
     return from_dict(unflatten(flat))

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,25 @@ class World:
         sums = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(sums)
         return [float(v) for v in sums.tolist()]
+
+    def once(self, call: Callable[[], T]) -> T:
+        """What `call` returns to rank 0, for every process; an error there is an error everywhere.
+
+        Only rank 0 looks at the folder of a run, which need not be there on other machines.
+        """
+        if self.size == 1:
+            return call()
+        box: list[Any] = [None]
+        if self.first:
+            try:
+                box = [(call(), None)]
+            except (ValueError, OSError) as error:
+                box = [(None, error)]
+        dist.broadcast_object_list(box, 0)
+        value, failure = box[0]
+        if failure is not None:
+            raise failure
+        return value  # type: ignore[no-any-return]
 
     def from_first(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors by those of rank 0."""

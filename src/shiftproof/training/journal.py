@@ -94,6 +94,13 @@ class Display:
             self._bars.update(self._run, completed=epoch * self.steps + step)
             self._bars.update(self._epoch, completed=step, description=f"epoch {epoch + 1}", note=note)
 
+    def warn(self, text: str) -> None:
+        """One line, also where nothing else is said."""
+        if self.quiet:
+            print(text, file=self.stream, flush=True)
+        else:
+            self.say(text)
+
     def say(self, text: str) -> None:
         """One line."""
         if self._bars is not None:

@@ -1,7 +1,7 @@
 """Training, top to bottom.
 
 Everything random is a function of (seed, epoch, step), and the learning rate of the step alone, so a checkpoint holds
-weights, momentum and counters, and a run that was killed goes on to the same weights, bit for bit.
+weights, the optimizer's averages and counters, and a run that was killed goes on to the same weights, bit for bit.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
+import re
 import signal
 import sys
 import threading
@@ -22,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from shiftproof import environment
 from shiftproof.data.augment import augment
 from shiftproof.data.batches import batches, derive, in_order, normalise, steps
 from shiftproof.data.sets import Dataset, Images
@@ -55,6 +58,29 @@ def learning_rate(optim: OptimConfig, step: int, per_epoch: int) -> float:
     return optim.lr * min(up, down)
 
 
+def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimizer:
+    """The optimizer of a network's parameters; `momentum` is Adam's beta_1.
+
+    A network may say by `decay_share(name)` what share of `weight_decay` and `l1` a parameter gets; otherwise it is 1.
+    """
+    share = getattr(model, "decay_share", lambda name: 1.0)
+    parameters: dict[float, list[nn.Parameter]] = {}
+    for name, p in model.named_parameters():
+        parameters.setdefault(share(name), []).append(p)
+    groups = [{"params": p, "weight_decay": s * optim.weight_decay, "l1": s * optim.l1} for s, p in parameters.items()]
+    if optim.name == "adam":
+        return torch.optim.Adam(groups, lr=optim.lr, betas=(optim.momentum, 0.999))
+    return torch.optim.SGD(groups, lr=optim.lr, momentum=optim.momentum, nesterov=optim.nesterov)
+
+
+def _pull(optimizer: torch.optim.Optimizer) -> None:
+    """Add the gradient of l1 * |p|."""
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            if p.grad is not None:
+                p.grad.add_(p.detach().sign(), alpha=group["l1"])
+
+
 def train(
     config: Config | None,
     out: Path,
@@ -68,29 +94,42 @@ def train(
     With `resume` a run that was begun there goes on, to the same weights as if nothing had happened; without a
     `config` it takes the one it was begun with. Under `torchrun` the processes share each batch.
     """
-    saved = read_config(out)
-    if config is None:
-        if saved is None:
-            raise ValueError(f"{out}: no run was begun there; say what to train.")
-        config = saved
-    with joined(config.run.device) as world, torch.random.fork_rng(), threads(config.run.threads):
-        resume = resume or world.restarted
-        if saved is not None and not resume:
-            raise ValueError(f"{out}: already holds a run; add --resume to go on with it, or choose another folder.")
-        if saved is not None and (different := differences(saved, config)):
-            raise ValueError(f"{out}: the run there has other settings: {'; '.join(different)}.")
-        if resume and (finished := read_result(out)) is not None:
+    with joined("auto" if config is None else config.run.device) as world, torch.random.fork_rng():
+        config, finished = world.once(lambda: _find(config, out, resume, world))
+        if finished is not None:
             return finished
-        data = load_data(config, data_dir)
-        if not world.first:
-            return _train(config, out, world, data, Display("", 1, 1, quiet=True))
-        per_epoch = steps(len(data[1].labels), config.optim.batch_size)
-        name = f"{config.model.name} {config.recipe} {config.data.name} seed {config.run.seed}"
-        display = Display(name, config.optim.epochs, per_epoch, quiet)
-        size = 4 * sum(p.numel() for p in build_model(config, data[0]).parameters())
-        with claimed(out, needed=(config.run.keep + 3) * 2 * size + 2**20), display.shown():
-            atomic_write(out / "config.json", (json.dumps(config.to_dict(), indent=2) + "\n").encode())
-            return _train(config, out, world, data, display)
+        with threads(config.run.threads):
+            data = load_data(config, data_dir)
+            if world.once(lambda: data[0].checksum) != data[0].checksum:
+                raise ValueError(f"{config.data.name}: the first process has other images than this one.")
+            if not world.first:
+                return _train(config, out, world, data, Display("", 1, 1, quiet=True))
+            per_epoch = steps(len(data[1].labels), config.optim.batch_size)
+            name = f"{config.model.name} {config.recipe} {config.data.name} seed {config.run.seed}"
+            display = Display(name, config.optim.epochs, per_epoch, quiet)
+            size = 4 * sum(p.numel() for p in build_model(config, data[0]).parameters())
+            with claimed(out, needed=(config.run.keep + 3) * 2 * size + 2**20), display.shown():
+                return _train(config, out, world, data, display)
+
+
+def _find(config: Config | None, out: Path, resume: bool, world: World) -> tuple[Config, dict[str, Any] | None]:
+    """What to train, and the result if that is already finished."""
+    saved = read_config(out)
+    if saved is None:
+        if config is None:
+            raise ValueError(f"{out}: no run was begun there; say what to train.")
+        return config, None
+    # a dead process of this very launch, started anew, need not be told to go on
+    if not resume and not (world.restarted and _launch(out).exists()):
+        raise ValueError(f"{out}: already holds a run; add --resume to go on with it, or choose another folder.")
+    if config is not None and (different := differences(saved, config)):
+        raise ValueError(f"{out}: the run there has other settings: {'; '.join(different)}.")
+    return config or saved, read_result(out)
+
+
+def _launch(out: Path) -> Path:
+    """The file that says which launch of torchrun a run belongs to."""
+    return out / f".launch-{re.sub('[^A-Za-z0-9_-]', '_', os.environ.get('TORCHELASTIC_RUN_ID', 'none'))}"
 
 
 def _train(
@@ -101,13 +140,7 @@ def _train(
     form = torch.channels_last if config.run.channels_last else torch.contiguous_format
     model = build_model(config, dataset).to(device, memory_format=form)  # type: ignore[call-overload]
     layers = [m for m in model.modules() if isinstance(m, Downsample)]
-    optimizer = torch.optim.SGD(
-        model.parameters(),
-        lr=optim.lr,
-        momentum=optim.momentum,
-        nesterov=optim.nesterov,
-        weight_decay=optim.weight_decay,
-    )
+    optimizer = make_optimizer(model, optim)
     scaler = torch.amp.GradScaler(device.type, enabled=config.run.precision == "fp16")
     autocast = partial(
         torch.autocast,
@@ -119,17 +152,30 @@ def _train(
 
     # where we are: taken from the newest checkpoint, or the beginning
     state: dict[str, Any] = {
-        "epoch": 0, "step": 0, "sums": [0.0, 0.0, 0.0], "seconds": 0.0, "best": None, "history": [], "scaler": {},
-    }  # fmt: skip
+        "epoch": 0,
+        "step": 0,
+        "sums": [0.0, 0.0, 0.0],
+        "seconds": 0.0,
+        "best": None,
+        "history": [],
+        "scaler": {},
+        "data": dataset.checksum,
+        "threads": torch.get_num_threads(),
+        "processes": world.size,
+    }
     checkpoints = Checkpoints(out / "checkpoints", config.run.keep)
-    found = checkpoints.newest(display.say) if world.first else None
-    world.wait()
-    if not world.first:  # what is damaged has been set aside by now
-        found = checkpoints.newest(display.say)
+    found = world.once(lambda: checkpoints.newest(display.warn))
     if found is not None:
         tensors, state = found
-        _restore(model, optimizer, scaler, tensors, state)
+        if state["data"] != dataset.checksum:
+            raise ValueError(f"{out}: the images of {dataset.name} are not those the run was begun with.")
         display.say(f"{out}: going on at epoch {state['epoch'] + 1}, step {state['step'] + 1}")
+        if state["threads"] != torch.get_num_threads():
+            display.say(f"{out}: with {state['threads']} threads, as it was begun: another number rounds differently")
+            torch.set_num_threads(state["threads"])
+        if state["processes"] != world.size:
+            display.warn(f"{out}: begun with {state['processes']} processes, now {world.size}: not the same bits")
+        _restore(model, optimizer, scaler, tensors, state)
     per_epoch = steps(len(training.labels), optim.batch_size)
     total_steps = optim.epochs * per_epoch
     net: nn.Module = model
@@ -147,6 +193,10 @@ def _train(
             checkpoints.save(passed(), _tensors(model, optimizer), state)
 
     journal = Journal(out, passed(), config.run.tensorboard) if world.first else None
+    if world.first:
+        atomic_write(out / "config.json", (json.dumps(config.to_dict(), indent=2) + "\n").encode())
+        _launch(out).touch()
+    where = {"code": environment.code(), "machine": environment.machine()}
     started = time.monotonic() - state["seconds"]
     last_kept = time.monotonic()
     speed = Speed()
@@ -176,7 +226,7 @@ def _train(
 
                 x = normalise(batch.images.to(device), dataset.mean, dataset.std, form)
                 labels, weights = batch.labels.to(device), batch.weights.to(device)
-                with autocast():
+                with autocast(), _explained(out, batch.total):
                     scores = net(x)
                 losses = F.cross_entropy(scores.float(), labels, reduction="none") * weights
                 # processes hold parts of different size, and gradients are averaged over processes
@@ -188,11 +238,14 @@ def _train(
                     )
                 optimizer.zero_grad(set_to_none=True)
                 scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+                if optim.l1:
+                    scaler.unscale_(optimizer)
+                    _pull(optimizer)
                 scaler.step(optimizer)
                 scaler.update()
 
                 right = ((scores.argmax(1) == labels) * weights).sum()
-                news = [float(losses.detach().sum()), float(right), float(weights.sum())]
+                news = world.total([float(losses.detach().sum()), float(right), float(weights.sum())])
                 state["sums"] = [a + b for a, b in zip(state["sums"], news)]
                 state["step"] = batch.step + 1
                 state["seconds"] = time.monotonic() - started
@@ -208,7 +261,7 @@ def _train(
                 if stop.is_set():
                     raise Stopped(f"{out}: stopped in epoch {epoch + 1}; go on with --resume.")
 
-            loss_sum, right_sum, count = world.total(state["sums"])
+            loss_sum, right_sum, count = state["sums"]
             world.from_first(model.buffers())
             checked = measure(model, validation, dataset, form, world, autocast) if len(validation.labels) else {}
             row = {"epoch": epoch + 1, "loss": loss_sum / count, "accuracy": right_sum / count, **checked}
@@ -225,6 +278,8 @@ def _train(
             keep()
             last_kept = time.monotonic()
             display.say(_line(row, optim.epochs, state["seconds"]))
+            if stop.is_set() and state["epoch"] < optim.epochs:
+                raise Stopped(f"{out}: stopped after epoch {epoch + 1}; go on with --resume.")
 
     result = {
         "config": config.to_dict(),
@@ -236,17 +291,20 @@ def _train(
         "processes": world.size,
         "seconds": state["seconds"],
         "peak_bytes": _peak_bytes(),
+        **where,
     }
     if world.first:
         write_tensors(out / "final.safetensors", model.state_dict(), describe(config, dataset))
         atomic_write(out / "result.json", (json.dumps(result, indent=2) + "\n").encode())
     world.wait()
+    if stop.is_set():
+        raise Stopped(f"{out}: finished.")
     return result
 
 
 def measure(
     model: nn.Module, images: Images, dataset: Dataset, form: torch.memory_format, world: World, autocast: Any
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Loss and accuracy on held-out images, over all processes."""
     model.eval()
     sums = [0.0, 0.0]
@@ -258,16 +316,18 @@ def measure(
             sums[0] += float(F.cross_entropy(scores, labels, reduction="sum"))
             sums[1] += float((scores.argmax(1) == labels).sum())
     loss, right = world.total(sums)
-    return {"validation_loss": loss / len(images.labels), "validation_accuracy": right / len(images.labels)}
+    mean = loss / len(images.labels)
+    found = {"validation_loss": mean if math.isfinite(mean) else None}
+    return {**found, "validation_accuracy": right / len(images.labels)}
 
 
 def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Weights and statistics, and the momentum of every parameter, by name."""
+    """Weights and statistics, and what the optimizer remembers of every parameter, by name."""
     out = {f"model.{name}": t for name, t in model.state_dict().items()}
     for name, p in model.named_parameters():
-        buffer = optimizer.state.get(p, {}).get("momentum_buffer")
-        if buffer is not None:
-            out[f"momentum.{name}"] = buffer
+        for kind, value in optimizer.state.get(p, {}).items():
+            if value is not None:
+                out[f"optimizer.{kind}.{name}"] = value
     return out
 
 
@@ -279,12 +339,31 @@ def _restore(
     state: dict[str, Any],
 ) -> None:
     model.load_state_dict({k.partition(".")[2]: t for k, t in tensors.items() if k.startswith("model.")})
-    for name, p in model.named_parameters():
-        if f"momentum.{name}" in tensors:
-            # in the memory layout of the parameter: another one may round differently
-            optimizer.state[p]["momentum_buffer"] = torch.empty_like(p).copy_(tensors[f"momentum.{name}"]).detach()
+    parameters = dict(model.named_parameters())
+    for key, value in tensors.items():
+        what, _, rest = key.partition(".")
+        if what == "optimizer":
+            kind, _, name = rest.partition(".")
+            p = parameters[name]
+            if kind != "step":  # a counter
+                # in the memory layout of the parameter: another one may round differently
+                value = torch.empty_like(p).copy_(value).detach()
+            optimizer.state[p][kind] = value
     if state["scaler"]:
         scaler.load_state_dict(state["scaler"])
+
+
+@contextlib.contextmanager
+def _explained(out: Path, count: int) -> Iterator[None]:
+    """Batch norm cannot work on one image of one pixel: say which batch that is."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise ValueError(
+            f"{out}: a batch of {count} images leaves batch norm a single value: choose another `optim.batch_size`."
+        ) from None
 
 
 def _peak_bytes() -> int | None:

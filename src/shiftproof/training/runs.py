@@ -39,6 +39,8 @@ def build_model(config: Config, dataset: Dataset) -> nn.Module:
             head=model.head,
             size=tuple(dataset.train.images.shape[2:]),
             share=model.share,
+            width=model.width,
+            geometry=model.geometry,
             **model.options,
         )
     except TypeError as error:  # an option the method does not have
@@ -57,9 +59,9 @@ def load_run(out: Path, which: str = "best", data_dir: Path | None = None) -> tu
     config = read_config(out)
     if config is None:
         raise ValueError(f"{out}: no run was begun there.")
+    if read_result(out) is None:
+        raise ValueError(f"{out}: the run is not finished. Go on with `shiftproof train --resume --out {out}`.")
     path = out / f"{which}.safetensors"
-    if not path.exists():
-        raise ValueError(f"{path}: not there; the run is not finished. Go on with `shiftproof train --resume`.")
     dataset, _, _ = load_data(config, data_dir)
     model = build_model(config, dataset)
     tensors, _ = read_tensors(path)
@@ -67,7 +69,8 @@ def load_run(out: Path, which: str = "best", data_dir: Path | None = None) -> tu
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise ValueError(f"{path}: does not fit the configuration beside it: {error}") from None
-    return model.eval(), config, dataset
+    form = torch.channels_last if config.run.channels_last else torch.contiguous_format
+    return model.to(memory_format=form).eval(), config, dataset  # type: ignore[call-overload]
 
 
 def read_result(out: Path) -> dict[str, Any] | None:

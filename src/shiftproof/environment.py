@@ -38,7 +38,9 @@ def code() -> dict[str, Any]:
     Asked once: a long run asks at its start, before anybody changes the files it was loaded from.
     """
     home = Path(__file__).parent
-    commit = _git(home, "rev-parse", "HEAD")
+    # installed into the environment of another project, the package must not take that one's commit for its own
+    ours = _git(home, "ls-files", "--error-unmatch", Path(__file__).name) is not None
+    commit = _git(home, "rev-parse", "HEAD") if ours else None
     changed = None if commit is None else bool(_git(home, "status", "--porcelain", "--untracked-files=no", ":/src"))
     return {"version": shiftproof.__version__, "commit": commit, "changed": changed}
 

@@ -1,0 +1,135 @@
+"""What has to be run for a table: every row a change of settings, every column a network, every seed a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shiftproof import checks
+from shiftproof.reports import records
+from shiftproof.reports.evaluate import Settings
+from shiftproof.training.config import Config, configure
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A table as runs: data set x networks x rows. `on`: the images its runs are evaluated on."""
+
+    dataset: str
+    models: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, Any]]
+    on: str = "test"
+
+
+def _methods(*names: str) -> dict[str, dict[str, Any]]:
+    return {name: {"model.method": name} for name in names}
+
+
+def _ghs(**options: Any) -> dict[str, Any]:
+    return {"model.method": "ghs", "model.options": options}
+
+
+_NETWORKS = ("resnet18", "resnet20", "resnet50", "resnet56")
+_ROWS = _methods("strided", "align", "lpf", "aps", "ghs-paper", "ghs")
+_ROWS_AND_DA = _methods("da") | _ROWS
+
+# one change each, against the default; trained on few images and judged on the held-out ones
+ABLATION: dict[str, dict[str, Any]] = {
+    "ghs": _ghs(),
+    "ghs-paper": {"model.method": "ghs-paper"},
+    "align": {"model.method": "align"},
+    "align, LPF inside": {"model.method": "align", "model.options": {"inner": "lpf"}},
+    "pivot: energy": _ghs(pivot="energy"),
+    "pivot: per channel": _ghs(pivot="per-channel"),
+    "anchor: corner": _ghs(anchor="corner"),
+    "extension: zero": _ghs(extension="zero"),
+    "grid: inclusive": _ghs(grid="inclusive"),
+    "orders: N/2": _ghs(orders="N/2"),
+    "orders: N": _ghs(orders="N"),
+    "orders: 2N": _ghs(orders="2N"),
+    "orders: 8N": _ghs(orders="8N"),
+    "sigma: rule": _ghs(sigma="rule"),
+    "sigma: 0.5 band": _ghs(sigma="0.5*band"),
+    "sigma: 0.75 band": _ghs(sigma="0.75*band"),
+    "sigma: 1.5 band": _ghs(sigma="1.5*band"),
+    "sigma: 2 band": _ghs(sigma="2*band"),
+    "projection: least squares": _ghs(projection="least-squares"),
+    "gain: paper": _ghs(gain="paper"),
+    "ties: window": _ghs(ties="window"),
+    "ties: first": _ghs(ties="first"),
+    "separate pivots": _ghs() | {"model.share": False},
+    "head: flatten": _ghs() | {"model.head": "flatten"},
+}
+_FEW = {"data.limit": 10000, "optim.epochs": 8}
+
+SWEEPS = {
+    "table1": Sweep("cifar10", _NETWORKS, _ROWS),
+    "table2": Sweep("cifar10", _NETWORKS, _ROWS),  # the same runs: consistency in one table, accuracy in the other
+    "table3": Sweep("cifar100", ("resnet18",), _ROWS),
+    "table4": Sweep("cifar10", ("resnet18",), _ROWS_AND_DA),
+    "figure5": Sweep("cifar10", ("resnet18",), _ROWS_AND_DA),
+    "shifts": Sweep("cifar10", ("resnet18",), _ROWS_AND_DA),
+    "ablation": Sweep("cifar10", ("resnet20",), {k: v | _FEW for k, v in ABLATION.items()}, on="validation"),
+}
+SEEDS = {"paper": 10, "laptop": 2, "smoke": 1}
+# what two CPU cores can train; the others on request
+SMALL = {"laptop": ("resnet20",), "smoke": ("resnet20",)}
+# evaluation that fits the size of the training
+SETTINGS = {"paper": Settings(), "laptop": Settings(shift_images=32), "smoke": Settings(limit=64, shift_images=1)}
+
+
+def settings(name: str, preset: str) -> Settings:
+    """How the runs of a table are evaluated."""
+    sweep = SWEEPS[checks.choice("NAME", name, SWEEPS)]
+    return dataclasses.replace(SETTINGS[checks.choice("preset", preset, SETTINGS)], on=sweep.on)
+
+
+def networks(name: str, preset: str) -> tuple[str, ...]:
+    """The networks a preset trains for a table."""
+    return SMALL.get(preset, SWEEPS[name].models)
+
+
+def plan(
+    name: str,
+    preset: str,
+    *,
+    models: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    dataset: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> list[Config]:
+    """The configurations of a sweep: seed by seed, so that a sweep that is cut short has seeds complete.
+
+    `models`, `methods`, `seeds` and `dataset` stand in for those of the table; `changes` hold for every run.
+    """
+    sweep = SWEEPS[checks.choice("NAME", name, SWEEPS)]
+    rows = [sweep.rows.get(m, {"model.method": m}) for m in methods] or list(sweep.rows.values())
+    return [
+        config(name, preset, model, row, seed, dataset, changes)
+        for seed in seeds or range(SEEDS[checks.choice("preset", preset, SEEDS)])
+        for model in models or networks(name, preset)
+        for row in rows
+    ]
+
+
+def config(
+    name: str,
+    preset: str,
+    model: str,
+    row: Mapping[str, Any],
+    seed: int = 0,
+    dataset: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Config:
+    """The configuration of one run of a table."""
+    every = dict(row) | dict(changes or {})
+    return configure(preset, model=model, dataset=dataset or SWEEPS[name].dataset, seed=seed, changes=every)
+
+
+def title(config: Config) -> str:
+    """The name of a run's folder: what tells it from others, and a key for the rest."""
+    key = records.identity(config.to_dict(), config.model.name, config.data.name, {})
+    return f"{config.data.name}-{config.model.name}-{config.recipe}-{config.preset}-seed{config.run.seed}-{key[:8]}"

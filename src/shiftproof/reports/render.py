@@ -1,0 +1,69 @@
+"""Tables as Markdown, for the terminal, and as HTML."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from shiftproof.reports.tables import NOT_RUN, Cell, Table
+
+
+def best(table: Table) -> list[float | None]:
+    """The largest mean of each column, where at least two rows were run."""
+    out: list[float | None] = []
+    for column in range(len(table.columns)):
+        means = [cells[column].mean for _, cells in table.rows if cells[column].mean is not None]
+        out.append(max(means) if len(means) > 1 else None)  # type: ignore[type-var]
+    return out
+
+
+def _lines(cell: Cell) -> list[str]:
+    theirs = cell.theirs()
+    return [*([f"paper {theirs}"] if theirs else []), cell.ours()]
+
+
+def markdown(table: Table, folder: str) -> str:
+    """A table with its notes; the row names link to the records in `folder` that stand behind them."""
+    head = "| | " + " | ".join(table.columns) + " |\n|" + " --- |" * (len(table.columns) + 1)
+    rows = []
+    for label, cells in table.rows:
+        files = sorted({f for cell in cells for f in cell.files})
+        links = "".join(f" [{i}]({folder}/{f})" for i, f in enumerate(files, start=1))
+        rows.append(f"| {label}{links} | " + " | ".join("<br>".join(_lines(cell)) for cell in cells) + " |")
+    notes = "".join(f"\n\n{note}" for note in table.notes)
+    return f"### {table.title}\n\n{head}\n" + "\n".join(rows) + notes + "\n"
+
+
+def terminal(table: Table) -> Any:
+    """A rich table."""
+    from rich.table import Table as RichTable
+
+    beside = any(cell.paper is not None for _, cells in table.rows for cell in cells)
+    out = RichTable(title=table.title, caption="\n".join(table.notes), caption_justify="left", show_lines=beside)
+    out.add_column("", no_wrap=True)
+    for column in table.columns:
+        out.add_column(column, justify="right")
+    for label, cells in table.rows:
+        out.add_row(label, *("\n".join(_lines(cell)) for cell in cells))
+    return out
+
+
+def html(table: Table) -> str:
+    """A table of a page: the paper's number small above ours, the best of ours in each column bold."""
+    top = best(table)
+    head = "".join(f"<th>{escape(c)}</th>" for c in ("", *table.columns))
+    rows = []
+    for label, cells in table.rows:
+        row = f"<td>{escape(label)}</td>"
+        for cell, most in zip(cells, top):
+            theirs = f'<div class="soft">paper {escape(cell.theirs())}</div>' if cell.paper is not None else ""
+            ours = escape(cell.ours())
+            if ours == NOT_RUN:
+                ours = f'<span class="soft">{ours}</span>'
+            elif most is not None and cell.mean == most:
+                ours = f"<strong>{ours}</strong>"
+            row += f'<td title="{escape(", ".join(cell.files))}">{theirs}{ours}</td>'
+        rows.append(f"<tr>{row}</tr>")
+    notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in table.notes)
+    body = "\n".join(rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>{notes}'
