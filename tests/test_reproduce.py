@@ -116,7 +116,7 @@ def test_paths_lead_to_metrics() -> None:
     }
     consistency = {"aps_protocol": estimate(0.99), "all_pairs": {"pairs": estimate(0.97), "largest_change": 0.0}}
     aliasing = {"aliased": 0.01, "matrix": {"constant": [0.9, 1.1], "kept": 1.0, "leaked": 0.0, "commutation": 0.08}}
-    more = {"robustness": robustness, "consistency": consistency, "aliasing": aliasing}
+    more: dict[str, Any] = {"robustness": robustness, "consistency": consistency, "aliasing": aliasing}
     made = shelf(record(config, 0.8, **more))
     assert cell(tables.erasure(made, "laptop"), "ghs", "accuracy, 6 px").values == (50.0,)
     assert cell(tables.table4(made, "laptop"), "ghs", "consistency, turned by 180°").values == (90.0,)
@@ -187,6 +187,29 @@ def test_reproduce_draws_from_records_only(tmp_path: Path, capsys: pytest.Captur
         assert min(picture.size) > 800
     assert main(["reproduce", "table9", "--draw-only", "--out", str(tmp_path)]) == 2
     assert "Did you mean" in capsys.readouterr().err
+
+
+def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One file, nothing from the network: tables with numbers, figures, a heat map per method, all records."""
+    pairs = {"pairs": estimate(0.9), "map": [[1.0, 0.5], [0.5, None]], "change_map": [[0.0, 1.0], [2.0, None]]}
+    for method in ("strided", "ghs"):
+        (config,) = plans.plan("table4", "laptop", methods=[method], seeds=[0])
+        made = record(config, 0.9, consistency={"aps_protocol": estimate(1.0), "all_pairs": pairs})
+        records.write(made | {"name": f"made-up-{method}"}, tmp_path / "records")
+    out = tmp_path / "report.html"
+    assert main(["report", str(tmp_path / "records"), "-o", str(out)]) == 0
+    text = out.read_text()
+    assert "2 evaluations, 2 methods, cifar10." in text
+    assert "<strong>90.00 (n=1)</strong>" in text
+    assert "Not run: Table 3, Figure 5, Table 5, Ablation" in text
+    assert text.count("<picture>") == 2
+    assert "made-up-ghs-" in text
+    assert not re.search(r"(src|href)=[\"']?(?!data:)", text)
+    assert main(["report", str(tmp_path / "records"), "-o", str(out), "--json", "--preset", "paper"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["records"] == 2
+    (tmp_path / "empty").mkdir()
+    assert main(["report", str(tmp_path / "empty"), "-o", str(out)]) == 2
+    assert "no record there" in capsys.readouterr().err
 
 
 def test_reproduce_runs_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

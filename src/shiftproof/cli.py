@@ -11,6 +11,7 @@ import shiftproof
 
 # the extra that brings a module which the core does not need
 _EXTRAS = {
+    "e2cnn": "e2",
     "jsonschema": "train",
     "matplotlib": "report",
     "PIL": "report",
@@ -115,6 +116,12 @@ def _evaluate(options: argparse.Namespace) -> int:
         options.records,
         options.json,
     )
+
+
+def _report(options: argparse.Namespace) -> int:
+    from shiftproof.reports import report
+
+    return report.run(options.places, options.preset, options.out, options.json)
 
 
 def _reproduce(options: argparse.Namespace) -> int:
@@ -230,7 +237,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("train", _train, "Train a network; a run that was killed goes on with --resume.", data_dir, settings)
     sub.epilog = "Settings for --set and --config:\n" + _settings()
     sub.formatter_class = argparse.RawDescriptionHelpFormatter
-    sub.add_argument("--model", help="resnet18, resnet20, resnet50 or resnet56")
+    sub.add_argument("--model", help="resnet18, resnet20, resnet50, resnet56, or e2")
     sub.add_argument("--method", help="the downsampling method, by name; da: strided, trained with circular shifts")
     sub.add_argument("--dataset", help="cifar10, cifar100, mnist, mnist-rot, digits or folder")
     sub.add_argument("--folder", type=Path, metavar="DIR", help="the pictures of `--dataset folder`")
@@ -241,7 +248,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--quiet", action="store_true", help="no progress")
 
     sub = command("sweep", _sweep, "Run the experiments of a table that have no record yet.", data_dir, settings)
-    sub.add_argument("name", metavar="NAME", help="table1, table2, table3, table4, figure5, shifts or ablation")
+    sub.add_argument("name", metavar="NAME", help="table1 .. table5, figure5, shifts or ablation")
     sub.add_argument("--models", nargs="+", metavar="MODEL", help="instead of those of the table")
     sub.add_argument("--methods", nargs="+", metavar="METHOD", help="instead of those of the table")
     sub.add_argument(
@@ -273,6 +280,11 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="where tables and figures go")
     sub.add_argument("--records", type=Path, metavar="DIR", help="where the records are; default: OUT/records")
     sub.add_argument("--jobs", type=int, default=1, help="runs at a time")
+
+    sub = command("report", _report, "One page with all tables, figures and heat maps of some records.")
+    sub.add_argument("places", nargs="*", type=Path, default=[Path("results/records")], metavar="FILE", help="records")
+    sub.add_argument("--preset", help="the runs to show; default: the preset most records have")
+    sub.add_argument("-o", "--out", type=Path, default=Path("report.html"), metavar="FILE", help="the page")
 
     sub = command("evaluate", _evaluate, "Measure a network on a data set; write a record.", data_dir)
     sub.add_argument("source", metavar="RUN_OR_MODEL", help="the folder of a run, module:factory, or timm:NAME")

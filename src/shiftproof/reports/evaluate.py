@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from shiftproof import checks, environment
@@ -211,16 +210,13 @@ def run(
 def draw(record: records.Record, out: Path) -> list[Path]:
     """The pictures of a record: the heat map over all shifts, the aliasing curve."""
     from shiftproof.reports import figures
+    from shiftproof.reports.report import heatmap_row
 
     written = []
     stem = f"{record['name']}-{record['key'][:8]}"
     shifts = records.lookup(record["metrics"], "consistency", "all_pairs")
     if shifts is not None:
-        kept, change = (torch.tensor([[v or 0.0 for v in row] for row in shifts[k]]) for k in ("map", "change_map"))
-        height, width = kept.shape
-        where = [((r + height // 2) % height - height // 2, (c + width // 2) % width - width // 2)
-                 for r in range(height) for c in range(width)]  # fmt: skip
-        rows = [("circular shifts", where, kept.flatten(), change.flatten())]
+        rows = [heatmap_row("circular shifts", shifts)]
         written.append(figures.save(figures.heatmap(rows), out / f"{stem}-shifts.png"))
     curve = records.lookup(record["metrics"], "aliasing")
     if curve is not None:

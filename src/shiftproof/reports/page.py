@@ -9,6 +9,7 @@ import base64
 import io
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -85,6 +86,11 @@ def image_png(figure: Figure) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=144)
     return _uri(buffer)
+
+
+def file_png(path: Path) -> str:
+    """A PNG file as a data URI."""
+    return _uri(io.BytesIO(path.read_bytes()))
 
 
 def picture_png(picture: Tensor) -> str:

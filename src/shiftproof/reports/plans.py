@@ -70,6 +70,7 @@ SWEEPS = {
     "table3": Sweep("cifar100", ("resnet18",), _ROWS),
     "table4": Sweep("cifar10", ("resnet18",), _ROWS_AND_DA),
     "figure5": Sweep("cifar10", ("resnet18",), _ROWS_AND_DA),
+    "table5": Sweep("mnist-rot", ("e2",), _methods("max", "lpf", "aps", "ghs-paper", "ghs")),
     "shifts": Sweep("cifar10", ("resnet18",), _ROWS_AND_DA),
     "ablation": Sweep("cifar10", ("resnet20",), {k: v | _FEW for k, v in ABLATION.items()}, on="validation"),
 }
@@ -88,7 +89,8 @@ def settings(name: str, preset: str) -> Settings:
 
 def networks(name: str, preset: str) -> tuple[str, ...]:
     """The networks a preset trains for a table."""
-    return SMALL.get(preset, SWEEPS[name].models)
+    models = SWEEPS[name].models
+    return SMALL.get(preset, models) if models[0].startswith("resnet") else models
 
 
 def plan(

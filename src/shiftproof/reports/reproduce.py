@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,30 +85,31 @@ def draw(
 ) -> tuple[list[Table], list[Path]]:
     """The tables, and the files written: figures, and all of it as Markdown."""
     shelf = Shelf(found)
-    pictures: dict[str, Path] = {}
-    places: dict[str, Callable[[], Path]] = {
-        "figure1": lambda: figures.symmetry(out / "figure1_symmetry.png", cameraman.load_image(None, 32)[0], SHIFT),
-        "figure5": lambda: _erasure(out / "figure5_erasure.png", shelf, preset),
-    }
-    for name in wanted:
-        if name in places:
-            pictures[name] = places[name]()
+    shown: dict[str, Path] = {}
+    if "figure1" in wanted:
+        image, _ = cameraman.load_image(None, 32)
+        shown["figure1"] = figures.symmetry(out / "figure1_symmetry.png", image, SHIFT)
     made: list[Table] = []
     if set(_CAMERAMAN) & set(wanted):
         numbers, drawn = cameraman.draw(out)
-        pictures |= {name: path for name, path in drawn.items() if name in wanted}
+        shown |= {name: path for name, path in drawn.items() if name in wanted}
         if "cameraman" in wanted:
             made.append(tables.cameraman(numbers))
     made += [tables.TABLES[name](shelf, preset) for name in wanted if name in tables.TABLES]
     if "table6" in wanted and (out / "layers.json").exists():
         made.append(tables.table6(json.loads((out / "layers.json").read_text())))
-    aliasing = _aliasing(out / "aliasing.png", found)
-    if aliasing is not None:
-        pictures["aliasing"] = aliasing
+    shown |= {k: v for k, v in pictures(shelf, found, preset, out).items() if k in (*wanted, "aliasing")}
     relative = folder.relative_to(out).as_posix() if folder.is_relative_to(out) else folder.as_posix()
-    text = _document(preset, made, pictures, relative, out)
+    text = _document(preset, made, shown, relative, out)
     atomic_write(out / "README.md", text.encode())
-    return made, [*pictures.values(), out / "README.md"]
+    return made, [*shown.values(), out / "README.md"]
+
+
+def pictures(shelf: Shelf, found: Mapping[Path, records.Record], preset: str, out: Path) -> dict[str, Path]:
+    """The figures that are drawn from records, by name."""
+    drawn = {"figure5": _erasure(out / "figure5_erasure.png", shelf, preset)}
+    aliasing = _aliasing(out / "aliasing.png", found)
+    return drawn if aliasing is None else drawn | {"aliasing": aliasing}
 
 
 def _erasure(path: Path, shelf: Shelf, preset: str) -> Path:
@@ -121,7 +122,7 @@ def _erasure(path: Path, shelf: Shelf, preset: str) -> Path:
     return figures.erased(path, series, sizes)
 
 
-def _aliasing(path: Path, found: dict[Path, records.Record]) -> Path | None:
+def _aliasing(path: Path, found: Mapping[Path, records.Record]) -> Path | None:
     """The aliasing of each method that has a record with its usual options."""
     curves: dict[str, Any] = {}
     for record in found.values():
@@ -131,7 +132,7 @@ def _aliasing(path: Path, found: dict[Path, records.Record]) -> Path | None:
     return figures.aliasing(path, curves) if curves else None
 
 
-_CAPTIONS = {
+CAPTIONS = {
     "figure1": "Figure 1. Invariance and equivariance, on a real image through our operators.",
     "figure2": "Figure 2. Gaussian-Hermite functions.",
     "figure3": "Figure 3. Gaussian-Hermite Sampling step by step.",
@@ -164,5 +165,5 @@ def _document(preset: str, made: Sequence[Table], pictures: dict[str, Path], fol
 
 
 def _image(name: str, path: Path, out: Path) -> str:
-    caption = _CAPTIONS[name]
+    caption = CAPTIONS[name]
     return f"![{caption}]({path.relative_to(out).as_posix()})\n\n*{caption}*"
