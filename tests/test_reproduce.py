@@ -158,7 +158,9 @@ def test_forms() -> None:
     assert "| GHS [1](records/0.json) |" in text
     assert "paper 91.72 ± 0.18<br>90.00 (n=1)" in text
     assert "not run" in text
-    odd = Table("x", "<b>", ("a & b",), (("<i>", (Cell(values=(1.0,), files=('"<',)),)), ("j", (Cell(values=(2.0,)),))))
+    odd = Table(
+        "x", "<b>", ("a & b, %",), (("<i>", (Cell(values=(1.0,), files=('"<',)),)), ("j", (Cell(values=(2.0,)),)))
+    )
     page = render.html(odd)
     assert "<i>" not in page
     assert "a &amp; b" in page
@@ -204,7 +206,7 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Not run: Table 3, Figure 5, Table 5, Ablation" in text
     assert text.count("<picture>") == 2
     assert "made-up-ghs-" in text
-    assert not re.search(r"(src|href)=[\"']?(?!data:)", text)
+    assert not re.search(r"(src|href)=(?!.data:)", text)
     assert main(["report", str(tmp_path / "records"), "-o", str(out), "--json", "--preset", "paper"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["records"] == 2
     (tmp_path / "empty").mkdir()

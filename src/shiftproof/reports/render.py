@@ -9,11 +9,12 @@ from shiftproof.reports.tables import NOT_RUN, Cell, Table
 
 
 def best(table: Table) -> list[float | None]:
-    """The largest mean of each column, where at least two rows were run."""
+    """The largest mean of each column of percentages, where the rows that were run differ."""
     out: list[float | None] = []
-    for column in range(len(table.columns)):
-        means = [cells[column].mean for _, cells in table.rows if cells[column].mean is not None]
-        out.append(max(means) if len(means) > 1 else None)  # type: ignore[type-var]
+    for column, name in enumerate(table.columns):
+        means = {cells[column].mean for _, cells in table.rows} - {None}
+        wanted = len(means) > 1 and "%" in table.title + name
+        out.append(max(means) if wanted else None)  # type: ignore[type-var]
     return out
 
 
