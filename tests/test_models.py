@@ -12,7 +12,7 @@ from laws import stir
 from shiftproof import create_model
 from shiftproof.invariance import assert_shift_invariant, same_bits, shift_error
 from shiftproof.layers import Downsample, GHS2d, create_downsample, methods
-from shiftproof.models import models
+from shiftproof.models import models, weights
 from shiftproof.models.resnet import BasicBlock, Bottleneck
 
 PARAMETERS = {"resnet18": 11_173_962, "resnet20": 272_474, "resnet50": 23_520_842, "resnet56": 855_770}
@@ -241,3 +241,22 @@ def test_initialisation_is_kaiming_fan_out() -> None:
 def test_bad_arguments(call: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         call()
+
+
+@pytest.mark.parametrize("name", weights.available())
+def test_weights_that_come_with_the_package(name: str) -> None:
+    """They fit their network, which knows something and keeps the law of its method."""
+    network, _, rest = name.partition("-")
+    method, _, dataset = rest.rpartition("-")
+    model = create_model(network, method, weights=dataset).eval()
+    fresh = create_model(network, method)
+    assert not torch.equal(next(model.parameters()), next(fresh.parameters()))
+    if method in ("ghs", "ghs-paper", "align"):
+        assert shift_error(model, torch.rand(1, 3, 32, 32), 16).exact
+
+
+def test_weights_that_do_not_come_with_it() -> None:
+    with pytest.raises(ValueError, match="no weights 'resnet56-ghs-cifar10' come with the package; there are"):
+        create_model("resnet56", "ghs", weights="cifar10")
+    with pytest.raises(ValueError, match="do not fit the network"):
+        create_model("resnet20", "ghs", 7, weights="cifar10")

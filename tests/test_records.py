@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import torch
 from PIL import Image
 
 import shiftproof
+import workers
 from shiftproof import environment
 from shiftproof.cli import main
 from shiftproof.reports import evaluate, plans, records, sweep
@@ -327,32 +327,16 @@ def test_a_killed_sweep_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert before.items() <= after.items()
 
 
-def _dies_once(config: Any, folder: Path) -> dict[str, Any]:
-    """The second run kills its worker the first time."""
-    if config == 1 and not (folder / "died").exists():
-        (folder / "died").touch()
-        time.sleep(1.0)  # the other one is done by then
-        os._exit(9)
-    return {"run": config}
-
-
-def _is_stopped(config: Any, folder: Path) -> dict[str, Any]:
-    (folder / str(config)).write_text(str(os.getpid()))
-    if config < 2:
-        raise KeyboardInterrupt
-    return {}
-
-
 def test_a_worker_that_dies_does_not_end_the_others(tmp_path: Path) -> None:
     """What it left undone is done by new ones."""
-    one = functools.partial(_dies_once, folder=tmp_path)
+    one = functools.partial(workers.dies_once, folder=tmp_path)
     found: dict[Any, Any] = dict(sweep._in_processes(one, [0, 1, 2], 1))  # type: ignore[list-item]
     assert found == {0: {"run": 0}, 1: {"run": 1}, 2: {"run": 2}}
 
 
 def test_a_worker_that_is_stopped_takes_no_other_run(tmp_path: Path) -> None:
     """Ctrl-C reaches all processes of a terminal: a worker ends there and then, and others do what is left."""
-    one = functools.partial(_is_stopped, folder=tmp_path)
+    one = functools.partial(workers.is_stopped, folder=tmp_path)
     found: dict[Any, Any] = dict(sweep._in_processes(one, [0, 1, 2], 1))  # type: ignore[list-item]
     assert [isinstance(found[run], Exception) for run in (0, 1, 2)] == [True, True, False]
     assert len({(tmp_path / run).read_text() for run in "012"}) == 3

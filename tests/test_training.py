@@ -138,11 +138,11 @@ train(tiny(run__checkpoint_minutes=0), pathlib.Path(sys.argv[1]), quiet=True, re
     ("point", "count"),
     [
         ("step", 1),
-        ("step", 2),
+        pytest.param("step", 2, marks=pytest.mark.slow),
         ("step", 8),
-        ("half-written", 1),
+        pytest.param("half-written", 1, marks=pytest.mark.slow),
         ("half-written", 7),
-        ("before-rename", 3),
+        pytest.param("before-rename", 3, marks=pytest.mark.slow),
         ("before-rename", 9),
     ],
 )
@@ -334,8 +334,7 @@ def test_without_validation_the_last_epoch_is_the_best(tmp_path: Path) -> None:
     assert all(torch.equal(best[k], final[k]) for k in final)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize(("precision", "channels_last"), [("bf16", True), ("fp16", False)])
 def test_half_precision_trains_and_resumes(precision: str, channels_last: bool, tmp_path: Path) -> None:
     """Autocast: close to float32, and as repeatable, the scale of fp16 included."""
     slow: dict[str, Any] = {"run__channels_last": channels_last, "optim__epochs": 2, "optim__lr": 0.01}

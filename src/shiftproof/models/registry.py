@@ -11,6 +11,7 @@ from torch import nn
 from shiftproof import checks
 from shiftproof.layers import Downsample, create_downsample
 from shiftproof.models import resnet
+from shiftproof.models.weights import load as load_weights
 
 
 def _e2(make: resnet.Make, **keywords: Any) -> nn.Module:
@@ -46,6 +47,7 @@ def create_model(
     share: bool = True,
     width: float = 1.0,
     geometry: str = "circular",
+    weights: str | None = None,
     **options: Any,
 ) -> nn.Module:
     """A residual network, `resnet18`, `resnet20`, `resnet50` or `resnet56`, or `e2`, that uses a downsampling method.
@@ -58,6 +60,9 @@ def create_model(
     `e2` is the rotation-equivariant network for MNIST-rot (see `models.e2`; it needs the extra `e2`). It has none of
     these three choices, but a `width` that scales its layers, and a `geometry`, `"circular"` or `"reference"`, that
     says how its convolutions are padded.
+
+    `weights` names a data set: the network comes trained on it, where the package has such weights (see
+    `models.weights.available`). They want images normalised as the data set of that name is.
 
     >>> import torch
     >>> model = create_model("resnet20", method="ghs", num_classes=10)
@@ -82,9 +87,15 @@ def create_model(
             raise ValueError(
                 f"`{key}` (={checks.shown(value)}) is no choice that the network {name!r} has: leave it out."
             )
-    return _MODELS[name](
+    model = _MODELS[name](
         make,
         num_classes=checks.integer("num_classes", num_classes),
         in_channels=checks.integer("in_channels", in_channels),
         **keywords,
     )
+    if weights is not None:
+        try:
+            model.load_state_dict(load_weights(f"{name}-{method}-{weights}"))
+        except RuntimeError as error:
+            raise ValueError(f"`weights` (={weights!r}) do not fit the network that is asked for: {error}") from None
+    return model
