@@ -241,7 +241,9 @@ def test_reproduce_runs_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(asked) == len(set(asked)) == 7
     text = (tmp_path / "out" / "README.md").read_text()
     assert "50.00 (n=1)" in text
-    assert "paper 10.04<br>1.00 (n=1)" in text  # table 6: the paper's ratio and ours
+    assert (
+        "[1](layers.json) | paper 2.710 ± 0.120<br>0.100 | paper 10.04<br>1.00 |" in text
+    )  # table 6: the paper's ratio and ours
     before = copy.copy(asked)
     assert main([*words, "--runs", str(tmp_path / "runs")]) == 0
     assert asked == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from posixpath import normpath
 from typing import Any
 
 from shiftproof.reports.tables import NOT_RUN, Cell, Table
@@ -29,7 +30,7 @@ def markdown(table: Table, folder: str) -> str:
     rows = []
     for label, cells in table.rows:
         files = sorted({f for cell in cells for f in cell.files})
-        links = "".join(f" [{i}]({folder}/{f})" for i, f in enumerate(files, start=1))
+        links = "".join(f" [{i}]({normpath(f'{folder}/{f}')})" for i, f in enumerate(files, start=1))
         rows.append(f"| {label}{links} | " + " | ".join("<br>".join(_lines(cell)) for cell in cells) + " |")
     notes = "".join(f"\n\n{note}" for note in table.notes)
     return f"### {table.title}\n\n{head}\n" + "\n".join(rows) + notes + "\n"

@@ -32,12 +32,16 @@ NETWORKS = {"resnet18": "ResNet-18", "resnet20": "ResNet-20", "resnet50": "ResNe
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of the paper, if it has one, and ours, one per seed, with the files they come from."""
+    """One number of the paper, if it has one, and ours, one per seed, with the files they come from.
+
+    A `measured` number has no seeds: it is what it is.
+    """
 
     paper: paper.Value | None = None
     values: tuple[float, ...] = ()
     files: tuple[str, ...] = ()
     digits: int = 2
+    measured: bool = False
 
     @property
     def mean(self) -> float | None:
@@ -53,6 +57,8 @@ class Cell:
         """Mean, spread and n in words."""
         if self.mean is None:
             return NOT_RUN
+        if self.measured:
+            return f"{self.mean:.{self.digits}f}"
         spread = "" if self.spread is None else f" ± {self.spread:.{self.digits}f}"
         return f"{self.mean:.{self.digits}f}{spread} (n={len(self.values)})"
 
@@ -273,7 +279,7 @@ def cameraman(record: Mapping[str, Any]) -> Table:
             for kind in ("sum", "mean", "max"):
                 first = part == "shift" and kind == "sum" and row["paper_ad"] is not None
                 theirs = (row["paper_ad"], None) if first else None
-                cells.append(Cell(theirs, (row[part][kind],), ("../cameraman.json",), 3))
+                cells.append(Cell(theirs, (row[part][kind],), ("../cameraman.json",), 3, measured=True))
         rows.append((row["label"], tuple(cells)))
     notes = (
         f"Image: {record['image']}, area-averaged to {record['size']} x {record['size']}, range 0 to 1. The paper's is "
@@ -291,8 +297,8 @@ def table6(record: Mapping[str, Any]) -> Table:
         ratio = round(theirs[0] / paper.TIMES["max"][0], 2)
         files = ("../layers.json",)
         cells = (
-            Cell(theirs, (ours,), files, 3),
-            Cell((ratio, None), (ours / (1e3 * timed["max"]["median"]),), files),
+            Cell(theirs, (ours,), files, 3, measured=True),
+            Cell((ratio, None), (ours / (1e3 * timed["max"]["median"]),), files, measured=True),
         )
         rows.append((NAMES[method], cells))
     where = record["machine"]
