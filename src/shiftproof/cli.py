@@ -232,10 +232,12 @@ def _parser() -> argparse.ArgumentParser:
     action(actions, "list", "show what is there", data_dir)
 
     settings = argparse.ArgumentParser(add_help=False)
-    settings.add_argument("--preset", default="laptop", help="paper, laptop or smoke")
+    settings.add_argument("--preset", default="laptop", help="paper, laptop (the default) or smoke")
     settings.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override any setting")
     sub = command("train", _train, "Train a network; a run that was killed goes on with --resume.", data_dir, settings)
-    sub.epilog = "Settings for --set and --config:\n" + _settings()
+    sub.epilog = (
+        "Settings for --set and --config (in brackets: what they are unless a preset says otherwise):\n" + _settings()
+    )
     sub.formatter_class = argparse.RawDescriptionHelpFormatter
     sub.add_argument("--model", help="resnet18, resnet20, resnet50, resnet56, or e2")
     sub.add_argument("--method", help="the downsampling method, by name; da: strided, trained with circular shifts")
