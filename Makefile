@@ -14,7 +14,7 @@ demo: $(VENV)/.report
 
 test: compiler $(VENV)/.dev lint check-types
 	rm -f .coverage .coverage.*
-	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=
+	$(BIN)/pytest -n 2 --dist worksteal --durations=12 --cov --cov-report=
 	$(BIN)/coverage report
 
 lint: $(VENV)/.dev
