@@ -858,6 +858,9 @@ def test_get_prints_lines_or_json(
     assert json.loads(capsys.readouterr().out)["sets"] == {"cifar100": "already there"}
     with pytest.raises(ValueError, match=r"`NAME` \(='cifar'\) must be one of"):
         commands.run_get(["cifar100", "cifar"], tmp_path, False)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ModuleNotFoundError, match="sklearn"):  # which the command line turns into the extra
+        commands.run_get(["digits"], tmp_path, False)
 
 
 def test_get_draws_a_bar_on_a_terminal(

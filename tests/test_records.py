@@ -46,8 +46,12 @@ def test_a_run_is_evaluated_and_put_on_record(
     arguments = ["evaluate", str(finished), "--limit", "8", "--shift-images", "2", "--records", str(tmp_path)]
     assert main(arguments) == 0
     printed = capsys.readouterr()
-    assert "accuracy / clean" in printed.out
-    assert "consistency / all pairs / pairs" in printed.out
+    lines = {line.split("  ")[0].strip(): line for line in printed.out.splitlines()}
+    assert lines["circular"].split()[1:] == ["64", "100.00", "100.00", "100.00", "0", "equal", "bits"]
+    assert "±" in lines["clean"]
+    assert "±" in lines["8 x 8 erased per batch"]
+    assert "times the strided network" in printed.out
+    assert "Aliasing, 32 to 16 pixels" in printed.out
     assert "digits-resnet20-ghs-smoke-seed0: accuracy: clean" in printed.err
     (path,) = tmp_path.glob("*.json")
     found = records.read(path)
@@ -225,6 +229,8 @@ def test_records_command(record: records.Record, tmp_path: Path, capsys: pytest.
     assert "1 records" in printed
     assert "100.00" in printed
     assert main(["records", "show", str(path)]) == 0
+    assert "circular shift" in capsys.readouterr().out
+    assert main(["records", "show", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["key"] == record["key"]
     assert main(["records", "list", "--json", str(tmp_path)]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 1
@@ -348,6 +354,18 @@ def test_a_run_that_fails_in_any_way_is_reported() -> None:
 
     ((_, outcome),) = sweep._in_turn(fails, [configure("smoke")])
     assert str(outcome) == "out of memory"
+
+
+def test_a_package_that_no_run_can_do_without_ends_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The extra is named once, instead of a failure for every run."""
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    assert main(arguments(tmp_path, "--methods", "strided", "lpf")) == 2
+    said = capsys.readouterr().err
+    assert "pip install 'shiftproof[train]'" in said
+    assert "FAILED" not in said
 
 
 @pytest.mark.filterwarnings("ignore")

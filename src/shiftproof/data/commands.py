@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -87,8 +88,12 @@ def run_get(names: Sequence[str], root: Path | None, as_json: bool) -> int:
     root = store.data_root(root)
     origins = {}
     for name in names:
-        with _progress(as_json) as report:
-            origins[name] = "bundled with scikit-learn" if name in BUNDLED else sources.get(name, root, report)
+        if name in BUNDLED:
+            importlib.import_module("sklearn")  # or the command says how to get it
+            origins[name] = "bundled with scikit-learn"
+        else:
+            with _progress(as_json) as report:
+                origins[name] = sources.get(name, root, report)
         if not as_json:
             print(f"{name}: {origins[name]}")
     if as_json:

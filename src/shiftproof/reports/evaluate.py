@@ -20,7 +20,7 @@ from shiftproof.data.batches import split
 from shiftproof.data.sets import Dataset, load_dataset
 from shiftproof.evaluation import suite
 from shiftproof.models.files import load_model
-from shiftproof.reports import records
+from shiftproof.reports import records, summary
 from shiftproof.training.checkpoint import tensor_digest
 from shiftproof.training.config import Config
 from shiftproof.training.runs import build_model, load_run, read_result
@@ -155,17 +155,6 @@ def evaluate(subject: Subject, settings: Settings, report: Report | None = None)
     )
 
 
-def estimates(metrics: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every estimate with an interval in nested metrics, with its path in words."""
-    for name, value in metrics.items():
-        here = f"{path} / {name}" if path else name
-        if isinstance(value, Mapping):
-            if {"value", "low", "high", "n"} <= value.keys():
-                yield here.replace("_", " "), value
-            else:
-                yield from estimates(value, here)
-
-
 def run(
     source: str,
     dataset: str | None,
@@ -201,7 +190,7 @@ def run(
     if as_json:
         print(json.dumps(record | {"files": [str(p) for p in written]}, indent=2))
     else:
-        _print(record)
+        summary.show(record)
         for path in written:
             print(f"wrote {path}")
     return 0
@@ -249,20 +238,3 @@ def progress(name: str) -> Iterator[Report]:
             bars.update(tasks[what], completed=done, total=total)
 
         yield move
-
-
-def _print(record: records.Record) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        title=f"{record['name']}: {record['dataset']['images']:,} images",
-        caption="95 % intervals.",
-        caption_justify="left",
-    )
-    table.add_column("measure")
-    for head in ("value", "low", "high", "n"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for name, e in estimates(record["metrics"]):
-        table.add_row(name, *("" if e[k] is None else f"{e[k]:.4f}" for k in ("value", "low", "high")), f"{e['n']:,}")
-    Console().print(table)

@@ -15,12 +15,16 @@ from shiftproof.training.config import Config, configure
 
 @dataclass(frozen=True)
 class Sweep:
-    """A table as runs: data set x networks x rows. `on`: the images its runs are evaluated on."""
+    """A table as runs: data set x networks x rows.
+
+    `on`: the images its runs are evaluated on; `shift_images`: all shifts of at most so many of them.
+    """
 
     dataset: str
     models: tuple[str, ...]
     rows: Mapping[str, Mapping[str, Any]]
     on: str = "test"
+    shift_images: int = 64
 
 
 def _methods(*names: str) -> dict[str, dict[str, Any]]:
@@ -63,6 +67,7 @@ ABLATION: dict[str, dict[str, Any]] = {
     "head: flatten": _ghs() | {"model.head": "flatten"},
 }
 _FEW = {"data.limit": 10000, "optim.epochs": 8}
+_ABLATION = {name: row | _FEW for name, row in ABLATION.items()}
 
 SWEEPS = {
     "table1": Sweep("cifar10", _NETWORKS, _ROWS),
@@ -72,7 +77,7 @@ SWEEPS = {
     "figure5": Sweep("cifar10", ("resnet18",), _ROWS_AND_DA),
     "table5": Sweep("mnist-rot", ("e2",), _methods("max", "lpf", "aps", "ghs-paper", "ghs")),
     "shifts": Sweep("cifar10", ("resnet18",), _ROWS_AND_DA),
-    "ablation": Sweep("cifar10", ("resnet20",), {k: v | _FEW for k, v in ABLATION.items()}, on="validation"),
+    "ablation": Sweep("cifar10", ("resnet20",), _ABLATION, on="validation", shift_images=8),
 }
 SEEDS = {"paper": 10, "laptop": 2, "smoke": 1}
 # what two CPU cores can train; the others on request
@@ -84,7 +89,8 @@ SETTINGS = {"paper": Settings(), "laptop": Settings(shift_images=32), "smoke": S
 def settings(name: str, preset: str) -> Settings:
     """How the runs of a table are evaluated."""
     sweep = SWEEPS[checks.choice("NAME", name, SWEEPS)]
-    return dataclasses.replace(SETTINGS[checks.choice("preset", preset, SETTINGS)], on=sweep.on)
+    usual = SETTINGS[checks.choice("preset", preset, SETTINGS)]
+    return dataclasses.replace(usual, on=sweep.on, shift_images=min(usual.shift_images, sweep.shift_images))
 
 
 def networks(name: str, preset: str) -> tuple[str, ...]:

@@ -111,9 +111,14 @@ def run(action: str, places: list[Path], as_json: bool) -> int:
     if action == "check":
         return _check(files, as_json)
     records = [(path, read(path)) for path in files]
-    if action == "show" or as_json:
+    if as_json:
         out = [record for _, record in records]
         print(json.dumps(out[0] if action == "show" and len(out) == 1 else out, indent=2))
+    elif action == "show":
+        from shiftproof.reports import summary
+
+        for _, record in records:
+            summary.show(record)
     else:
         _table(records)
     return 0

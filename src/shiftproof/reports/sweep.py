@@ -85,6 +85,8 @@ def run(
     else:
         finished = _in_turn(one, missing)
     for count, (config, outcome) in enumerate(finished, start=1):
+        if isinstance(outcome, ModuleNotFoundError):  # would stop every run alike
+            raise outcome
         if isinstance(outcome, Exception):
             failed[title(config)] = str(outcome)
             _say(f"[{count}/{len(missing)}] {title(config)}: FAILED: {outcome}")
