@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from shiftproof.data.batches import batches, normalise
 from shiftproof.training import loop
 from shiftproof.training.config import Config, configure
-from shiftproof.training.loop import learning_rate, train
+from shiftproof.training.loop import train
+from shiftproof.training.optimizer import learning_rate
+from shiftproof.training.process import threads
 from shiftproof.training.runs import build_model, load_data
 
 # two epochs of 33 + 33 + 1 images: the second process has none of the last batch
@@ -112,7 +114,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_are_two_half_batches(undisturbed: Path) -> None:
     """Accumulated gradients of the halves, running statistics of rank 0: the same bits. Metrics count all images."""
     out = undisturbed
-    with loop.threads(1):
+    with threads(1):
         expected = by_hand()
     for name, tensor in weights(out).items():
         assert torch.equal(tensor, expected[name]), name

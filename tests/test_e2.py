@@ -17,7 +17,8 @@ from shiftproof.layers import Downsample, create_downsample, methods
 from shiftproof.models import e2
 from shiftproof.models.e2 import E2SFCNN, FieldDownsample, SteerableConv, elu, quarter_turns
 from shiftproof.training.config import configure
-from shiftproof.training.loop import make_optimizer, train
+from shiftproof.training.loop import train
+from shiftproof.training.optimizer import make_optimizer
 from shiftproof.training.runs import load_run
 
 SPACE = gspaces.Rot2dOnR2(16)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from shiftproof.cli import main
 from shiftproof.reports import costs, paper, plans, records, render, reproduce, sweep, tables
-from shiftproof.reports.tables import Cell, Shelf, Table
+from shiftproof.reports.cells import Cell, Shelf, Table, spreads_apart
 from shiftproof.training.config import Config, configure
 
 
@@ -145,9 +145,9 @@ def test_every_variant_of_the_ablation_can_be_built() -> None:
 
 def test_a_difference_within_the_spread_is_a_tie() -> None:
     a, b, c = Cell(values=(90.0, 91.0)), Cell(values=(90.4, 91.2)), Cell(values=(95.0, 95.1))
-    assert tables.spreads_apart(a, b) is False
-    assert tables.spreads_apart(a, c) is True
-    assert tables.spreads_apart(a, Cell(values=(95.0,))) is None
+    assert spreads_apart(a, b) is False
+    assert spreads_apart(a, c) is True
+    assert spreads_apart(a, Cell(values=(95.0,))) is None
 
 
 def test_forms() -> None:

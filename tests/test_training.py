@@ -20,7 +20,9 @@ from shiftproof.training import loop
 from shiftproof.training.config import Config, OptimConfig, configure
 from shiftproof.training.distributed import World
 from shiftproof.training.journal import Display, Journal, Speed
-from shiftproof.training.loop import learning_rate, train
+from shiftproof.training.loop import train
+from shiftproof.training.optimizer import learning_rate, make_optimizer, pull
+from shiftproof.training.process import threads
 from shiftproof.training.runs import load_data, load_run, read_result
 
 TINY = {
@@ -202,9 +204,9 @@ def test_adam_resumes_to_the_same_bits(changes: dict[str, Any], tmp_path: Path) 
 def test_l1_pulls_towards_zero(name: str) -> None:
     """The gradient is that of the loss plus l1 * |p|."""
     model = torch.nn.Linear(3, 1, bias=False)
-    optimizer = loop.make_optimizer(model, OptimConfig(name=name, l1=0.1, weight_decay=0.0))
+    optimizer = make_optimizer(model, OptimConfig(name=name, l1=0.1, weight_decay=0.0))
     model.weight.grad = torch.zeros(1, 3)
-    loop._pull(optimizer)
+    pull(optimizer)
     assert torch.equal(model.weight.grad, 0.1 * model.weight.detach().sign())
 
 
@@ -251,12 +253,12 @@ def test_a_stop_during_validation_is_heard(tmp_path: Path, monkeypatch: pytest.M
 def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another number rounds differently, so the number is part of the checkpoint."""
     config = tiny(run__threads=0, optim__epochs=2)
-    with loop.threads(2):
+    with threads(2):
         train(config, tmp_path / "two", quiet=True)
         train(config, tmp_path / "run", quiet=True)
     for name in ("result.json", "final.safetensors", "checkpoints/step-000000006.safetensors"):
         (tmp_path / "run" / name).unlink()
-    with loop.threads(1):
+    with threads(1):
         train(config, tmp_path / "run", resume=True)
         assert torch.get_num_threads() == 1
     assert "with 2 threads, as it was begun" in capsys.readouterr().err

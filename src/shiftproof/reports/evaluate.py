@@ -199,13 +199,12 @@ def run(
 def draw(record: records.Record, out: Path) -> list[Path]:
     """The pictures of a record: the heat map over all shifts, the aliasing curve."""
     from shiftproof.reports import figures
-    from shiftproof.reports.report import heatmap_row
 
     written = []
     stem = f"{record['name']}-{record['key'][:8]}"
     shifts = records.lookup(record["metrics"], "consistency", "all_pairs")
     if shifts is not None:
-        rows = [heatmap_row("circular shifts", shifts)]
+        rows = [figures.recorded_shifts("circular shifts", shifts)]
         written.append(figures.save(figures.heatmap(rows), out / f"{stem}-shifts.png"))
     curve = records.lookup(record["metrics"], "aliasing")
     if curve is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,18 @@ def aliasing(path: Path, curves: Mapping[str, Mapping[str, Any]]) -> Path:
     panels[0].set(ylabel="energy that survives", ylim=(0, None))  # once both have their lines
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
     return save(figure, path)
+
+
+def centred(shift: Sequence[float], size: Sequence[int]) -> tuple[float, ...]:
+    """A circular shift as the shorter way: 31 of 32 is one back."""
+    return tuple((v + n // 2) % n - n // 2 for v, n in zip(shift, size))
+
+
+def recorded_shifts(title: str, shifts: Mapping[str, Any]) -> tuple[str, list[tuple[float, ...]], Tensor, Tensor]:
+    """What `heatmap` draws of the circular shifts in a record."""
+    kept, change = (torch.tensor([[v or 0.0 for v in row] for row in shifts[k]]) for k in ("map", "change_map"))
+    where = [centred(shift, kept.shape) for shift in itertools.product(*map(range, kept.shape))]
+    return title, where, kept.flatten(), change.flatten()
 
 
 def heatmap(rows: Sequence[tuple[str, Sequence[Sequence[float]], Tensor, Tensor]], *, dark: bool = False) -> Figure:

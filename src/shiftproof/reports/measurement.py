@@ -128,8 +128,8 @@ class Measurement:
         rows = []
         for result in self.kinds.values():
             where = result.shifts
-            if result.kind == "circular":  # 31 of 32 is one back
-                where = [tuple((v + n // 2) % n - n // 2 for v, n in zip(s, sizes)) for s in where]
+            if result.kind == "circular":
+                where = [figures.centred(shift, sizes) for shift in where]
             rows.append((result.kind, where, result.kept, result.changes))
         figure = figures.heatmap(rows, dark=dark)
         if path is not None:

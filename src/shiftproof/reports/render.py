@@ -6,7 +6,7 @@ from html import escape
 from posixpath import normpath
 from typing import Any
 
-from shiftproof.reports.tables import NOT_RUN, Cell, Table
+from shiftproof.reports.cells import NOT_RUN, Cell, Table
 
 
 def best(table: Table) -> list[float | None]:

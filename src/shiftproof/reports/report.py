@@ -10,24 +10,15 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from shiftproof.data.store import atomic_write
 from shiftproof.reports import figures, page, records, render, reproduce, tables
+from shiftproof.reports.cells import Shelf
 from shiftproof.reports.records import Record
-
-
-def heatmap_row(title: str, shifts: Mapping[str, Any]) -> tuple[str, list[tuple[int, int]], Any, Any]:
-    """What `figures.heatmap` draws of the circular shifts in a record: no shift in the middle."""
-    kept, change = (torch.tensor([[v or 0.0 for v in row] for row in shifts[k]]) for k in ("map", "change_map"))
-    height, width = kept.shape
-    rows, columns = ([(i + n // 2) % n - n // 2 for i in range(n)] for n in (height, width))
-    return title, [(r, c) for r in rows for c in columns], kept.flatten(), change.flatten()
 
 
 def build(found: Mapping[Path, Record], preset: str) -> str:
     """The page."""
-    shelf = tables.Shelf(found)
+    shelf = Shelf(found)
     made = [make(shelf, preset) for make in tables.TABLES.values()]
     run = [t for t in made if any(cell.values for _, cells in t.rows for cell in cells)]
     empty = [t.title.split(".")[0] for t in made if t not in run]
@@ -71,7 +62,7 @@ def _maps(found: Mapping[Path, Record], preset: str) -> str:
         plain = config is not None and config["preset"] == preset and not config["model"]["options"]
         if shifts is not None and plain and record["dataset"]["part"] == "test":
             name = tables.NAMES.get(record["model"]["method"], record["model"]["method"])
-            rows.setdefault(f"{record['dataset']['name']}, {name}", heatmap_row(name, shifts))
+            rows.setdefault(f"{record['dataset']['name']}, {name}", figures.recorded_shifts(name, shifts))
     out = ""
     for title, row in rows.items():
         light, dark = (page.image_png(figures.heatmap([row], dark=d)) for d in (False, True))

@@ -10,7 +10,7 @@ from typing import Any
 from shiftproof import checks
 from shiftproof.data.store import atomic_write
 from shiftproof.reports import cameraman, costs, figures, plans, records, render, sweep, tables
-from shiftproof.reports.tables import Shelf, Table
+from shiftproof.reports.cells import Shelf, Table
 from shiftproof.training.config import Config
 
 SHIFT = (3, 5)  # of figure 1

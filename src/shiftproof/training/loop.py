@@ -11,9 +11,6 @@ import json
 import math
 import os
 import re
-import signal
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -22,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from shiftproof import environment
 from shiftproof.data.augment import augment
@@ -31,9 +28,11 @@ from shiftproof.data.sets import Dataset, Images
 from shiftproof.data.store import atomic_write
 from shiftproof.layers import Downsample
 from shiftproof.training.checkpoint import Checkpoints, claimed, write_tensors
-from shiftproof.training.config import Config, OptimConfig, differences
+from shiftproof.training.config import Config, differences
 from shiftproof.training.distributed import World, joined
 from shiftproof.training.journal import Display, Journal, Speed
+from shiftproof.training.optimizer import learning_rate, make_optimizer, pull, restore, tensors
+from shiftproof.training.process import peak_bytes, stop_requests, threads
 from shiftproof.training.runs import build_model, describe, load_data, read_config, read_result
 
 _LOG_EVERY = 10  # steps
@@ -42,43 +41,6 @@ _PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 class Stopped(KeyboardInterrupt):
     """Ctrl-C or a request to terminate, after the checkpoint is written."""
-
-
-def learning_rate(optim: OptimConfig, step: int, per_epoch: int) -> float:
-    """The learning rate of a step, counted from 0.
-
-    `"step"`: lr * gamma^(milestones passed). `"one-cycle"`: a straight line up to lr over the share `warm_up` of all
-    steps, and a straight line down to 0 over the rest.
-    """
-    if optim.schedule == "step":
-        return optim.lr * optim.gamma ** sum(step // per_epoch >= m for m in optim.milestones)
-    done = (step + 0.5) / (optim.epochs * per_epoch)
-    up = done / optim.warm_up if optim.warm_up else math.inf
-    down = (1 - done) / (1 - optim.warm_up) if optim.warm_up < 1 else math.inf
-    return optim.lr * min(up, down)
-
-
-def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimizer:
-    """The optimizer of a network's parameters; `momentum` is Adam's beta_1.
-
-    A network may say by `decay_share(name)` what share of `weight_decay` and `l1` a parameter gets; otherwise it is 1.
-    """
-    share = getattr(model, "decay_share", lambda name: 1.0)
-    parameters: dict[float, list[nn.Parameter]] = {}
-    for name, p in model.named_parameters():
-        parameters.setdefault(share(name), []).append(p)
-    groups = [{"params": p, "weight_decay": s * optim.weight_decay, "l1": s * optim.l1} for s, p in parameters.items()]
-    if optim.name == "adam":
-        return torch.optim.Adam(groups, lr=optim.lr, betas=(optim.momentum, 0.999))
-    return torch.optim.SGD(groups, lr=optim.lr, momentum=optim.momentum, nesterov=optim.nesterov)
-
-
-def _pull(optimizer: torch.optim.Optimizer) -> None:
-    """Add the gradient of l1 * |p|."""
-    for group in optimizer.param_groups:
-        for p in group["params"]:
-            if p.grad is not None:
-                p.grad.add_(p.detach().sign(), alpha=group["l1"])
 
 
 def train(
@@ -166,7 +128,7 @@ def _train(
     checkpoints = Checkpoints(out / "checkpoints", config.run.keep)
     found = world.once(lambda: checkpoints.newest(display.warn))
     if found is not None:
-        tensors, state = found
+        saved, state = found
         if state["data"] != dataset.checksum:
             raise ValueError(f"{out}: the images of {dataset.name} are not those the run was begun with.")
         display.say(f"{out}: going on at epoch {state['epoch'] + 1}, step {state['step'] + 1}")
@@ -175,7 +137,7 @@ def _train(
             torch.set_num_threads(state["threads"])
         if state["processes"] != world.size:
             display.warn(f"{out}: begun with {state['processes']} processes, now {world.size}: not the same bits")
-        _restore(model, optimizer, scaler, tensors, state)
+        restore(model, optimizer, scaler, saved, state)
     per_epoch = steps(len(training.labels), optim.batch_size)
     total_steps = optim.epochs * per_epoch
     net: nn.Module = model
@@ -190,7 +152,7 @@ def _train(
     def keep() -> None:
         if world.first:
             state["scaler"] = scaler.state_dict()
-            checkpoints.save(passed(), _tensors(model, optimizer), state)
+            checkpoints.save(passed(), tensors(model, optimizer), state)
 
     journal = Journal(out, passed(), config.run.tensorboard) if world.first else None
     if world.first:
@@ -203,7 +165,7 @@ def _train(
     with contextlib.ExitStack() as stack:
         if journal is not None:
             stack.callback(journal.close)
-        stop = stack.enter_context(_signals(world.size == 1))
+        stop = stack.enter_context(stop_requests(world.size == 1))
         while state["epoch"] < optim.epochs:
             epoch = state["epoch"]
             net.train()
@@ -240,7 +202,7 @@ def _train(
                 scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
                 if optim.l1:
                     scaler.unscale_(optimizer)
-                    _pull(optimizer)
+                    pull(optimizer)
                 scaler.step(optimizer)
                 scaler.update()
 
@@ -290,7 +252,7 @@ def _train(
         "images": {"training": len(training.labels), "validation": len(validation.labels)},
         "processes": world.size,
         "seconds": state["seconds"],
-        "peak_bytes": _peak_bytes(),
+        "peak_bytes": peak_bytes(),
         **where,
     }
     if world.first:
@@ -321,38 +283,6 @@ def measure(
     return {**found, "validation_accuracy": right / len(images.labels)}
 
 
-def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Weights and statistics, and what the optimizer remembers of every parameter, by name."""
-    out = {f"model.{name}": t for name, t in model.state_dict().items()}
-    for name, p in model.named_parameters():
-        for kind, value in optimizer.state.get(p, {}).items():
-            if value is not None:
-                out[f"optimizer.{kind}.{name}"] = value
-    return out
-
-
-def _restore(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-    tensors: dict[str, Tensor],
-    state: dict[str, Any],
-) -> None:
-    model.load_state_dict({k.partition(".")[2]: t for k, t in tensors.items() if k.startswith("model.")})
-    parameters = dict(model.named_parameters())
-    for key, value in tensors.items():
-        what, _, rest = key.partition(".")
-        if what == "optimizer":
-            kind, _, name = rest.partition(".")
-            p = parameters[name]
-            if kind != "step":  # a counter
-                # in the memory layout of the parameter: another one may round differently
-                value = torch.empty_like(p).copy_(value).detach()
-            optimizer.state[p][kind] = value
-    if state["scaler"]:
-        scaler.load_state_dict(state["scaler"])
-
-
 @contextlib.contextmanager
 def _explained(out: Path, count: int) -> Iterator[None]:
     """Batch norm cannot work on one image of one pixel: say which batch that is."""
@@ -366,52 +296,8 @@ def _explained(out: Path, count: int) -> Iterator[None]:
         ) from None
 
 
-def _peak_bytes() -> int | None:
-    """The most memory this process has held, where the system tells."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # pragma: no cover
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
 def _line(row: dict[str, Any], epochs: int, seconds: float) -> str:
     words = [f"epoch {row['epoch']}/{epochs}", f"loss {row['loss']:.4f}", f"accuracy {row['accuracy']:.2%}"]
     if "validation_accuracy" in row:
         words.append(f"validation {row['validation_accuracy']:.2%}")
     return ", ".join([*words, f"{seconds:.0f} s"])
-
-
-@contextlib.contextmanager
-def threads(count: int) -> Iterator[None]:
-    """`count` threads for torch on the CPU, or as many as there are for 0."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextlib.contextmanager
-def _signals(wanted: bool) -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, so that a step is finished and a checkpoint written; a second one kills."""
-    stop = threading.Event()
-    if not wanted or threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-
-    def handle(number: int, _: Any) -> None:
-        signal.signal(number, before[signal.Signals(number)])
-        stop.set()
-
-    for s in before:
-        signal.signal(s, handle)
-    try:
-        yield stop
-    finally:
-        for s, handler in before.items():
-            signal.signal(s, handler)

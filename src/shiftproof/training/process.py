@@ -1,0 +1,56 @@
+"""What a run asks of its process: threads, a way to be stopped, how much memory it took."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """`count` threads for torch on the CPU, or as many as there are for 0."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def stop_requests(wanted: bool) -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set, so that a step is finished and a checkpoint written; a second one kills."""
+    stop = threading.Event()
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(number: int, _: Any) -> None:
+        signal.signal(number, before[signal.Signals(number)])
+        stop.set()
+
+    for s in before:
+        signal.signal(s, handle)
+    try:
+        yield stop
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+def peak_bytes() -> int | None:
+    """The most memory this process has held, where the system tells."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # pragma: no cover
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
