@@ -70,7 +70,7 @@ def rotate(x: Tensor, degrees: Tensor, fill: Sequence[float]) -> Tensor:
     square = x.shape[2] == x.shape[3]
     quarters = (degrees / 90).round().long() % 4
     exact = (degrees % 90 == 0) & (square | (quarters % 2 == 0))
-    out = _interpolated(x, degrees, _filling(x, fill)) if not bool(exact.all()) else x.clone()
+    out = interpolated_turn(x, degrees.deg2rad(), _filling(x, fill)) if not bool(exact.all()) else x.clone()
     for k in range(4):
         mine = exact & (quarters == k)
         if bool(mine.any()):
@@ -78,9 +78,8 @@ def rotate(x: Tensor, degrees: Tensor, fill: Sequence[float]) -> Tensor:
     return out
 
 
-def _interpolated(x: Tensor, degrees: Tensor, fill: Tensor) -> Tensor:
-    """`rotate` by sampling: the output pixel at (u, v) looks up where it came from, in coordinates from -1 to 1."""
-    angle = degrees.deg2rad()
+def interpolated_turn(x: Tensor, angle: Tensor, fill: Tensor) -> Tensor:
+    """`rotate` by sampling, radians: an output pixel looks up where it came from, in coordinates from -1 to 1."""
     cos, sin, none = angle.cos(), angle.sin(), torch.zeros_like(angle)
     aspect = x.shape[2] / x.shape[3]
     theta = torch.stack([torch.stack([cos, -sin * aspect, none], 1), torch.stack([sin / aspect, cos, none], 1)], 1)

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from shiftproof.data.perturbations import interpolated_turn
 
 SEED = 0
 TRAIN, TEST = 10000, 2000  # images, as in the paper
@@ -21,18 +22,7 @@ def rotate(images: Tensor, angles: Tensor) -> Tensor:
     parts = []
     for start in range(0, len(images), 1000):
         part, angle = images[start : start + 1000], angles[start : start + 1000].double()
-        # the pixel at p comes from the place R(angle) p of the source; rows point down
-        cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
-        height, width = part.shape[2:]
-        matrices = torch.stack(
-            [
-                torch.stack([cos, -sin * height / width, zero], dim=1),
-                torch.stack([sin * width / height, cos, zero], dim=1),
-            ],
-            dim=1,
-        )  # (N, 2, 3)
-        grid = F.affine_grid(matrices, list(part.shape), align_corners=False)
-        turned = F.grid_sample(part.double(), grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+        turned = interpolated_turn(part.double(), angle, torch.zeros(()))
         parts.append(turned.round().clamp(0, 255).to(torch.uint8))
     return torch.cat(parts)
 
