@@ -10,7 +10,7 @@ export ONEDNN_MAX_CPU_ISA := AVX512_CORE_BF16
 .PHONY: demo test lint check-types bench soak clean compiler
 
 demo: $(VENV)/.report
-	$(BIN)/shiftproof cameraman --out demo
+	$(BIN)/shiftproof demo --out demo
 
 test: compiler $(VENV)/.dev lint check-types
 	rm -f .coverage .coverage.*
@@ -36,7 +36,7 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.report: pyproject.toml constraints.txt src/shiftproof/native.c | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[report]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[report,train]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt src/shiftproof/native.c | $(VENV)/bin/pip

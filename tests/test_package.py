@@ -17,6 +17,7 @@ SOURCE = ROOT / "src" / "shiftproof"
 # imports point only to the left
 LAYERS = [
     "checks",
+    "progress",
     "precision",
     "tracing",
     "cache",
@@ -37,6 +38,7 @@ LAYERS = [
     "training",
     "evaluation",
     "reports",
+    "arguments",
     "cli",
     "app",
     "__main__",

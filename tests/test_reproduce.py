@@ -122,7 +122,7 @@ def test_paths_lead_to_metrics() -> None:
     assert cell(tables.table4(made, "laptop"), "ghs", "consistency, turned by 180°").values == (90.0,)
     assert cell(tables.table4(made, "laptop"), "ghs", "accuracy, flipped vertically").values == (30.0,)
     assert cell(tables.table1(made, "laptop"), "ghs", "ResNet-20").values == (99.0,)
-    assert cell(tables.honest(made, "laptop"), "ghs", "largest change of a logit").values == (0.0,)
+    assert cell(tables.shifts(made, "laptop"), "ghs", "largest change of a logit").values == (0.0,)
     variant = plans.plan("ablation", "laptop", methods=["anchor: corner"], seeds=[0])[0]
     assert variant.model.options == {"anchor": "corner"}
     assert variant.data.limit == 10000

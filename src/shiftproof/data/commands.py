@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from shiftproof import checks
+from shiftproof import checks, progress
 from shiftproof.data import rotated, sources, store
 
 DEPTH = 4  # how many folders below the one that is imported are searched
@@ -92,42 +90,13 @@ def run_get(names: Sequence[str], root: Path | None, as_json: bool) -> int:
             importlib.import_module("sklearn")  # or the command says how to get it
             origins[name] = "bundled with scikit-learn"
         else:
-            with _progress(as_json) as report:
+            with progress.reporting("fetching", bytes_=True) as report:
                 origins[name] = sources.get(name, root, report)
         if not as_json:
             print(f"{name}: {origins[name]}")
     if as_json:
         print(json.dumps({"root": str(root), "sets": origins}, indent=2))
     return 0
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[store.Report]:
-    """A bar on a terminal; elsewhere one line for each file, or none where only JSON is wanted."""
-    if not sys.stderr.isatty():
-        seen = set()
-
-        def line(what: str, done: int, total: int | None) -> None:
-            if what not in seen and not quiet:
-                size = "" if total is None else f" ({total / 1e6:.1f} MB)"
-                print(f"fetching {what}{size}", flush=True)
-            seen.add(what)
-
-        yield line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, TransferSpeedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as progress:
-        tasks = {}
-
-        def bar(what: str, done: int, total: int | None) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
-
-        yield bar
 
 
 def run_import(folder: Path, root: Path | None, as_json: bool) -> int:

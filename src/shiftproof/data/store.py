@@ -12,11 +12,12 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
+from shiftproof.progress import Report
+
 # called with what is being fetched, the bytes that are here, and the bytes in all where they are known
-Report = Callable[[str, int, int | None], None]
 
 TIMEOUT = 20.0  # seconds, to connect and for each answer
 LIMIT = 2**30  # bytes; no file of any set here is larger

@@ -102,7 +102,7 @@ def run(path: Path | None, size: int, shift: tuple[int, int], out: Path, as_json
     if as_json:
         print(json.dumps(record | {"files": [str(p) for p in written]}, indent=2))
     else:
-        _print(record, written)
+        show(record, written)
     return 0
 
 
@@ -111,7 +111,8 @@ def _layer(label: str) -> Downsample:
     return create_downsample(method, channels=1, **options)
 
 
-def _print(record: dict[str, Any], written: list[Path]) -> None:
+def show(record: dict[str, Any], written: list[Path]) -> None:
+    """Print the table, and where the files are."""
     from rich.console import Console
     from rich.table import Table
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftproof import checks
+from shiftproof import checks, progress
 from shiftproof.data.augment import augment
 from shiftproof.data.batches import normalise
 from shiftproof.environment import machine
@@ -196,12 +196,18 @@ def run(out: Path, as_json: bool, quick: bool, parts: list[str]) -> int:
         "networks": (measure_networks, network_targets, 2 if quick else 9),
         "scaling": (measure_scaling, lambda rows: [], 2 if quick else 15),
     }
+    counts = {"layers": 4 * len(SIZES), "networks": len(NETWORKS) + 1, "scaling": len(MAPS)}
     out.mkdir(parents=True, exist_ok=True)
     records = {}
     for part in parts:
         started = time.time()
         measure, targets, repetitions = plan[part]
-        rows = list(measure(repetitions))
+        rows = []
+        with progress.reporting("timing") as report:
+            report(part, 0, counts[part])
+            for row in measure(repetitions):
+                rows.append(row)
+                report(part, len(rows), counts[part])
         reached = targets(rows)
         record: dict[str, Any] = {
             "machine": machine(),

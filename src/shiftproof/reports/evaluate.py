@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import re
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from shiftproof import checks, environment
+from shiftproof import checks, environment, progress
 from shiftproof.data.batches import split
 from shiftproof.data.sets import Dataset, load_dataset
 from shiftproof.evaluation import suite
@@ -24,8 +22,6 @@ from shiftproof.reports import records, summary
 from shiftproof.training.checkpoint import tensor_digest
 from shiftproof.training.config import Config
 from shiftproof.training.runs import build_model, load_run, read_result
-
-Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +99,7 @@ def from_run(
     return Subject(model, own, config.model.name, config.recipe, config, training, baseline, foreign)
 
 
-def evaluate(subject: Subject, settings: Settings, report: Report | None = None) -> records.Record:
+def evaluate(subject: Subject, settings: Settings, report: progress.Report | None = None) -> records.Record:
     """Measure a network and make the record of it."""
     started = time.monotonic()
     model, dataset = subject.model, subject.dataset
@@ -184,7 +180,7 @@ def run(
         model = load_model(source, None if weights is None else Path(weights))
         data = load_dataset(dataset, data_dir, path=folder)
         subject = Subject(model, data, source.replace(":", "-"), None)
-    with progress(subject.title) as report:
+    with progress.reporting(subject.title) as report:
         record = evaluate(subject, settings, report)
     written = [records.write(record, out), *draw(record, out)]
     if as_json:
@@ -210,30 +206,3 @@ def draw(record: records.Record, out: Path) -> list[Path]:
     if curve is not None:
         written.append(figures.aliasing(out / f"{stem}-aliasing.png", {curve["method"]: curve}))
     return written
-
-
-@contextlib.contextmanager
-def progress(name: str) -> Iterator[Report]:
-    """A bar for each measure on a terminal, a line for each elsewhere, on the standard error."""
-    if not sys.stderr.isatty():
-        seen: set[str] = set()
-
-        def line(what: str, done: int, total: int) -> None:
-            if what not in seen:
-                seen.add(what)
-                print(f"{name}: {what}", file=sys.stderr, flush=True)
-
-        yield line
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def move(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done, total=total)
-
-        yield move

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from shiftproof import checks
+from shiftproof import checks, progress
 from shiftproof.data.store import atomic_write
 from shiftproof.evaluation.classifier import Classifier, evaluating
 from shiftproof.invariance import KINDS, Consistency, ShiftError, Shifts, survey
@@ -69,13 +70,13 @@ def measure(
             for i, name in enumerate(names):
                 start = len(results) * len(images) + i
 
-                def progress(done: int, count: int, start: int = start) -> None:
+                def heard(done: int, count: int, start: int = start) -> None:
                     if report is not None:
                         report(start + done / count, total)
 
                 recorder.answers.clear()
                 error, agreement = survey(
-                    recorder, images[i : i + 1], shifts, kind, batch_size=batch_size, seed=seed, progress=progress
+                    recorder, images[i : i + 1], shifts, kind, batch_size=batch_size, seed=seed, progress=heard
                 )
                 before, after = recorder.answers[0][0], torch.cat(recorder.answers[1:])[: len(error.shifts)]
                 parts.append(_Part(error, agreement, after == before, _worst(name, error, before, after)))
@@ -168,23 +169,20 @@ def run(
     """`shiftproof measure`: print the table or the JSON, write the page."""
     import matplotlib  # noqa: F401  (missing? say so before the long run, not after)
     from rich.console import Console
-    from rich.progress import Progress
 
     tried = _shifts(shifts)
     predictor = load_predictor(source, weights)
     files = find_pictures(images)
     batch = _pictures(files, predictor, size)
     centre, spread = _normalisation(mean, std, batch.shape[1])
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("measuring", total=None)
+    with progress.reporting() as report:
         result = measure(
             Classifier(predictor, centre, spread),
             batch,
             shifts=tried,
             kinds=kinds or KINDS,
             names=[str(file) for file in files],
-            report=lambda done, total: bar.update(task, completed=done, total=total),
+            report=functools.partial(report, "measuring"),
         )
     plain = set(centre) == {0.0} and set(spread) == {1.0}
     about = {

@@ -37,8 +37,8 @@ dl { display: grid; grid-template-columns: 7rem 1fr; gap: .15rem 1rem; margin: 1
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .45rem .6rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th { color: var(--soft); font-weight: 500; vertical-align: bottom; white-space: normal; }
+th, td { padding: .45rem .6rem; text-align: right; border-bottom: 1px solid var(--line); }
+th { color: var(--soft); font-weight: 500; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 img { max-width: 100%; height: auto; display: block; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: 1rem; }

@@ -17,7 +17,8 @@ from shiftproof.training.config import Config, configure
 class Sweep:
     """A table as runs: data set x networks x rows.
 
-    `on`: the images its runs are evaluated on; `shift_images`: all shifts of at most so many of them.
+    `on`: the images its runs are evaluated on; `shift_images`: all shifts of at most so many of them; `parts`: what is
+    measured.
     """
 
     dataset: str
@@ -25,6 +26,7 @@ class Sweep:
     rows: Mapping[str, Mapping[str, Any]]
     on: str = "test"
     shift_images: int = 64
+    parts: tuple[str, ...] = Settings.parts
 
 
 def _methods(*names: str) -> dict[str, dict[str, Any]]:
@@ -69,7 +71,12 @@ ABLATION: dict[str, dict[str, Any]] = {
 _FEW = {"data.limit": 10000, "optim.epochs": 8}
 _ABLATION = {name: row | _FEW for name, row in ABLATION.items()}
 
+# small enough for every machine, and nothing to download
+_SHORT = {"optim.epochs": 12, "optim.batch_size": 64, "optim.lr": 0.2}
+_DIGITS = {name: row | _SHORT for name, row in _methods("strided", "lpf", "aps", "ghs").items()}
+
 SWEEPS = {
+    "digits": Sweep("digits", ("resnet20",), _DIGITS, parts=("accuracy", "consistency")),
     "table1": Sweep("cifar10", _NETWORKS, _ROWS),
     "table2": Sweep("cifar10", _NETWORKS, _ROWS),  # the same runs: consistency in one table, accuracy in the other
     "table3": Sweep("cifar100", ("resnet18",), _ROWS),
@@ -90,7 +97,8 @@ def settings(name: str, preset: str) -> Settings:
     """How the runs of a table are evaluated."""
     sweep = SWEEPS[checks.choice("NAME", name, SWEEPS)]
     usual = SETTINGS[checks.choice("preset", preset, SETTINGS)]
-    return dataclasses.replace(usual, on=sweep.on, shift_images=min(usual.shift_images, sweep.shift_images))
+    images = min(usual.shift_images, sweep.shift_images)
+    return dataclasses.replace(usual, on=sweep.on, parts=sweep.parts, shift_images=images)
 
 
 def networks(name: str, preset: str) -> tuple[str, ...]:

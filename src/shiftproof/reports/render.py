@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from html import escape
 from posixpath import normpath
 from typing import Any
@@ -36,16 +37,18 @@ def markdown(table: Table, folder: str) -> str:
     return f"### {table.title}\n\n{head}\n" + "\n".join(rows) + notes + "\n"
 
 
-def terminal(table: Table) -> Any:
-    """A rich table."""
+def terminal(table: Table, columns: int | None = None) -> Any:
+    """A rich table, or its first `columns` without the number of seeds, for narrow places."""
     from rich.table import Table as RichTable
 
     beside = any(cell.paper is not None for _, cells in table.rows for cell in cells)
     out = RichTable(title=table.title, caption="\n".join(table.notes), caption_justify="left", show_lines=beside)
     out.add_column("", no_wrap=True)
-    for column in table.columns:
+    for column in table.columns[:columns]:
         out.add_column(column, justify="right")
     for label, cells in table.rows:
+        if columns is not None:
+            cells = tuple(dataclasses.replace(cell, measured=True) for cell in cells[:columns])
         out.add_row(label, *("\n".join(_lines(cell)) for cell in cells))
     return out
 
@@ -59,7 +62,7 @@ def html(table: Table) -> str:
         row = f"<td>{escape(label)}</td>"
         for cell, most in zip(cells, top):
             theirs = f'<div class="soft">paper {escape(cell.theirs())}</div>' if cell.paper is not None else ""
-            ours = escape(cell.ours())
+            ours = escape(cell.ours()).replace(" ± ", "&nbsp;±&nbsp;")
             if ours == NOT_RUN:
                 ours = f'<span class="soft">{ours}</span>'
             elif most is not None and cell.mean == most:

@@ -16,13 +16,13 @@ from shiftproof.reports.cells import Shelf
 from shiftproof.reports.records import Record
 
 
-def build(found: Mapping[Path, Record], preset: str) -> str:
-    """The page."""
+def build(found: Mapping[Path, Record], preset: str, opening: Sequence[tuple[str, str]] | None = None) -> str:
+    """The page; `opening` are sections, each a heading and its HTML, that stand instead of the usual first lines."""
     shelf = Shelf(found)
     made = [make(shelf, preset) for make in tables.TABLES.values()]
     run = [t for t in made if any(cell.values for _, cells in t.rows for cell in cells)]
     empty = [t.title.split(".")[0] for t in made if t not in run]
-    sections = [("", _lead(found, preset, empty))]
+    sections = [("", _lead(found, preset, empty))] if opening is None else [*opening]
     with tempfile.TemporaryDirectory() as folder:
         pictures = reproduce.pictures(shelf, found, preset, Path(folder))
         for table in run:

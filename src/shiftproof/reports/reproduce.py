@@ -9,7 +9,7 @@ from typing import Any
 
 from shiftproof import checks
 from shiftproof.data.store import atomic_write
-from shiftproof.reports import cameraman, costs, figures, plans, records, render, sweep, tables
+from shiftproof.reports import cameraman, costs, evaluate, figures, plans, records, render, sweep, tables
 from shiftproof.reports.cells import Shelf, Table
 from shiftproof.training.config import Config
 
@@ -43,25 +43,16 @@ def run(
     wanted = chosen(names or ["all"])
     code = 0
     if not draw_only:
-        for on in ("test", "validation"):
-            configs: dict[str, Config] = {}
-            mine = [name for name in wanted if name in plans.SWEEPS and plans.SWEEPS[name].on == on]
-            for name in mine:
+        asked: dict[evaluate.Settings, dict[str, Config]] = {}  # several tables share runs
+        for name in wanted:
+            if name in plans.SWEEPS:
                 for config in plans.plan(name, preset, models=models, seeds=seeds):
-                    configs.setdefault(plans.title(config), config)
-            if configs:
-                settings = plans.settings(mine[0], preset)
-                code |= sweep.run(
-                    list(configs.values()),
-                    settings=settings,
-                    runs=runs,
-                    out=folder,
-                    data_dir=data_dir,
-                    jobs=jobs,
-                    engine="local",
-                    address=None,
-                    as_json=False,
-                )
+                    asked.setdefault(plans.settings(name, preset), {}).setdefault(plans.title(config), config)
+        for settings, configs in asked.items():
+            failed = sweep.complete(
+                list(configs.values()), settings=settings, runs=runs, out=folder, data_dir=data_dir, jobs=jobs
+            )
+            code |= bool(failed)
         if "table6" in wanted and not (out / "layers.json").exists():
             costs.run(out, False, False, ["layers"])
     found = {path: records.read(path) for path in records.find([folder])} if folder.is_dir() else {}
@@ -106,20 +97,22 @@ def draw(
 
 
 def pictures(shelf: Shelf, found: Mapping[Path, records.Record], preset: str, out: Path) -> dict[str, Path]:
-    """The figures that are drawn from records, by name."""
-    drawn = {"figure5": _erasure(out / "figure5_erasure.png", shelf, preset)}
-    aliasing = _aliasing(out / "aliasing.png", found)
-    return drawn if aliasing is None else drawn | {"aliasing": aliasing}
+    """The figures that are drawn from records, by name; those without a record are not drawn."""
+    drawn = {
+        "figure5": _erasure(out / "figure5_erasure.png", shelf, preset),
+        "aliasing": _aliasing(out / "aliasing.png", found),
+    }
+    return {name: path for name, path in drawn.items() if path is not None}
 
 
-def _erasure(path: Path, shelf: Shelf, preset: str) -> Path:
+def _erasure(path: Path, shelf: Shelf, preset: str) -> Path | None:
     table = tables.erasure(shelf, preset)
     sizes = (0, 4, 6, 8)
     series = {}
     for label, cells in table.rows:
         means = [cell.mean for cell in cells]
         series[label] = {"consistency": means[: len(sizes)], "accuracy": means[len(sizes) :]}
-    return figures.erased(path, series, sizes)
+    return figures.erased(path, series, sizes) if table.files() else None
 
 
 def _aliasing(path: Path, found: Mapping[Path, records.Record]) -> Path | None:

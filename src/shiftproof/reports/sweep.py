@@ -7,7 +7,6 @@ import functools
 import importlib
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +16,7 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-from shiftproof import checks, environment
+from shiftproof import checks, environment, progress
 from shiftproof.data.store import data_root
 from shiftproof.reports import evaluate, records
 from shiftproof.reports.plans import title
@@ -35,7 +34,7 @@ def perform(
     folder = runs / title(config)
     train(config, folder, resume=True, data_dir=data_dir, quiet=quiet)
     subject = evaluate.from_run(folder, settings.weights, data_dir=data_dir, on=settings.on)
-    with contextlib.nullcontext() if quiet else evaluate.progress(subject.title) as report:
+    with contextlib.nullcontext() if quiet else progress.reporting(subject.title) as report:
         return evaluate.evaluate(subject, settings, report)
 
 
@@ -62,13 +61,36 @@ def run(
     as_json: bool,
 ) -> int:
     """`shiftproof sweep NAME`: run what has no record yet, list what there is."""
+    failed = complete(
+        configs, settings=settings, runs=runs, out=out, data_dir=data_dir, jobs=jobs, engine=engine, address=address
+    )
+    paths = [p for c in configs if (p := done(c, settings, out)) is not None]
+    if as_json:
+        print(json.dumps({"records": [str(p) for p in paths], "failed": failed}, indent=2))
+    else:
+        records.run("list", paths, as_json=False)
+    return 1 if failed else 0
+
+
+def complete(
+    configs: list[Config],
+    *,
+    settings: evaluate.Settings,
+    runs: Path,
+    out: Path,
+    data_dir: Path | None,
+    jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
+) -> dict[str, str]:
+    """Run what has no record in `out` yet; returns what failed, and why."""
     checks.choice("--engine", engine, ENGINES)
     checks.integer("--jobs", jobs)
     if address is not None and engine != "ray":
         raise ValueError("`--address` belongs to `--engine ray`.")
     environment.code(), records.validator()  # as they are now, whatever is changed while the runs go
     missing = [c for c in configs if done(c, settings, out) is None]
-    _say(f"{len(configs)} runs, {len(configs) - len(missing)} on record, {len(missing)} to do")
+    progress.say(f"{len(configs)} runs, {len(configs) - len(missing)} on record, {len(missing)} to do")
     # absolute: a process elsewhere has another working folder
     one = functools.partial(
         perform,
@@ -89,17 +111,17 @@ def run(
             raise outcome
         if isinstance(outcome, Exception):
             failed[title(config)] = str(outcome)
-            _say(f"[{count}/{len(missing)}] {title(config)}: FAILED: {outcome}")
+            progress.say(f"[{count}/{len(missing)}] {title(config)}: FAILED: {outcome}")
             continue
         path = records.write(outcome, out)
         left = (time.monotonic() - started) / count * (len(missing) - count)
-        _say(f"[{count}/{len(missing)}] wrote {path}, about {left / 60:.0f} minutes left")
-    paths = [p for c in configs if (p := done(c, settings, out)) is not None]
-    if as_json:
-        print(json.dumps({"records": [str(p) for p in paths], "failed": failed}, indent=2))
-    else:
-        records.run("list", paths, as_json=False)
-    return 1 if failed else 0
+        then = f", about {_duration(left)} left" if left else ""
+        progress.say(f"[{count}/{len(missing)}] wrote {path}{then}")
+    return failed
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} minutes" if seconds > 90 else f"{seconds:.0f} seconds"
 
 
 Outcome = tuple[Config, "dict[str, Any] | Exception"]
@@ -175,7 +197,3 @@ def _on_ray(one: Callable[[Config], dict[str, Any]], configs: list[Config], addr
                 yield config, ValueError(str(error).strip().splitlines()[-1])
     finally:
         ray.shutdown()
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from shiftproof import progress
 from shiftproof.data.store import atomic_write
 
 
@@ -63,19 +64,19 @@ class Display:
 
     def __init__(self, name: str, epochs: int, steps: int, quiet: bool = False, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
-        self.quiet, self.epochs, self.steps = quiet, epochs, steps
+        self.quiet, self.epochs, self.steps = quiet or progress.quiet(), epochs, steps
         self._bars: Any = None
-        if not quiet and self.stream.isatty():
-            from rich import progress
+        if not self.quiet and self.stream.isatty():
+            from rich import progress as rich
             from rich.console import Console
 
-            self._bars = progress.Progress(
-                progress.TextColumn("{task.description}"),
-                progress.BarColumn(bar_width=None),
-                progress.MofNCompleteColumn(),
-                progress.TextColumn("{task.fields[note]}"),
-                progress.TimeElapsedColumn(),
-                progress.TimeRemainingColumn(),
+            self._bars = rich.Progress(
+                rich.TextColumn("{task.description}"),
+                rich.BarColumn(bar_width=None),
+                rich.MofNCompleteColumn(),
+                rich.TextColumn("{task.fields[note]}"),
+                rich.TimeElapsedColumn(),
+                rich.TimeRemainingColumn(),
                 console=Console(file=self.stream),
             )
             self._run = self._bars.add_task(name, total=epochs * steps, note="")

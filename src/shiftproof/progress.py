@@ -1,0 +1,71 @@
+"""How far long work has come, on the standard error: bars on a terminal, lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Report = Callable[[str, float, "int | None"], None]  # (what, done, total if it is known)
+
+_quiet = False
+
+
+@contextlib.contextmanager
+def hushed(quiet: bool) -> Iterator[None]:
+    """Say nothing meanwhile, if `quiet`; errors are not meant, they are raised."""
+    global _quiet
+    before, _quiet = _quiet, _quiet or quiet
+    try:
+        yield
+    finally:
+        _quiet = before
+
+
+def quiet() -> bool:
+    """Whether nothing should be said."""
+    return _quiet
+
+
+def say(text: str) -> None:
+    """One line."""
+    if not _quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def reporting(title: str = "", *, bytes_: bool = False) -> Iterator[Report]:
+    """A function that takes (what, done, total): a bar for each `what` on a terminal, a line elsewhere.
+
+    `title` stands before each line; `bytes_` says that bytes are counted.
+    """
+    if _quiet or not sys.stderr.isatty():
+        seen = set()
+
+        def line(what: str, done: float, total: int | None) -> None:
+            if what not in seen:
+                size = f" ({total / 1e6:.1f} MB)" if bytes_ and total is not None else ""
+                say(f"{title}: {what}{size}" if title else f"{what}{size}")
+            seen.add(what)
+
+        yield line
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns: list[Any] = [progress.TextColumn("{task.description}"), progress.BarColumn()]
+    columns += (
+        [progress.DownloadColumn(), progress.TransferSpeedColumn()] if bytes_ else [progress.TaskProgressColumn()]
+    )
+    with progress.Progress(
+        *columns, progress.TimeRemainingColumn(), console=Console(stderr=True), transient=not bytes_
+    ) as bars:
+        tasks: dict[str, progress.TaskID] = {}
+
+        def bar(what: str, done: float, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield bar
