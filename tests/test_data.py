@@ -852,8 +852,9 @@ def test_get_prints_lines_or_json(
 ) -> None:
     offer(monkeypatch, server, "cifar100", {"x.tar.gz": archive(small["cifar100"])})
     assert commands.run_get(["cifar100", "digits"], tmp_path, False) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == ["fetching x.tar.gz (0.0 MB)", "cifar100: official source", "digits: bundled with scikit-learn"]
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["cifar100: official source", "digits: bundled with scikit-learn"]
+    assert said.err.splitlines() == ["fetching: x.tar.gz (0.0 MB)"]
     assert commands.run_get(["cifar100"], tmp_path, True) == 0
     assert json.loads(capsys.readouterr().out)["sets"] == {"cifar100": "already there"}
     with pytest.raises(ValueError, match=r"`NAME` \(='cifar'\) must be one of"):

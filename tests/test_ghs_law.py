@@ -21,6 +21,7 @@ OPTIONS: dict[str, list[Any]] = {
     "extension": ["periodic", "zero"],
     "grid": ["periodic", "inclusive"],
     "gain": ["unit", "paper"],
+    "taper": ["none", "linear", "cosine"],
     "anchor": ["center", "corner"],
     "pivot": ["max", "energy", "per-channel", lambda x: x.abs().amax(1)],
 }

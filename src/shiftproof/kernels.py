@@ -21,6 +21,7 @@ from shiftproof.precision import wide
 
 EXTENSIONS = ("zero", "periodic")
 GAINS = ("paper", "unit")
+TAPERS = ("none", "linear", "cosine")
 
 _LARGEST = 2**28  # numbers in one matrix: two gigabytes in float64
 _cache = TensorCache()
@@ -37,6 +38,9 @@ class Kernel:
     `grid`: output samples `"inclusive"` of both ends, or `"periodic"`, equally spaced around the wrapped axis.
     `projection`: `"quadrature"` or `"least-squares"`.
     `gain`: `"paper"`, or `"unit"` to divide each row by its sum, so that a constant stays what it is.
+    `taper`: the weight of order p: 1 (`"none"`, the paper), 1 - p/K (`"linear"`, the arithmetic mean of the first K
+    partial sums, after Fejer) or cos(pi p / 2K) (`"cosine"`). A series that is simply cut off rings; one that fades out
+    does not.
     """
 
     orders: int | str = "4N"
@@ -45,6 +49,7 @@ class Kernel:
     grid: str = "periodic"
     projection: str = "quadrature"
     gain: str = "unit"
+    taper: str = "none"
 
     def __post_init__(self) -> None:
         grids.resolve_sigma(self.sigma, grids.resolve_orders(self.orders, 2, 1), 2, 1)
@@ -52,16 +57,18 @@ class Kernel:
         checks.choice("grid", self.grid, grids.GRIDS)
         checks.choice("projection", self.projection, expansion.PROJECTIONS)
         checks.choice("gain", self.gain, GAINS)
+        checks.choice("taper", self.taper, TAPERS)
 
 
 GHS = Kernel()
-GHS_PAPER = Kernel("N", "rule", "zero", "inclusive", "quadrature", "paper")
+GHS_PAPER = Kernel("N", "rule", "zero", "inclusive", "quadrature", "paper", "none")
 
 
 def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[np.float64]:
     """R, the (N, M) matrix that takes M pixels to N samples: moments (Eq. 12), then reconstruction (Eq. 22).
 
-    R = Q_N^T P with P = step Q_M (quadrature) or pinv(Q_M^T) (least squares). For the periodic extension the
+    R = Q_N^T W P with P = step Q_M (quadrature) or pinv(Q_M^T) (least squares), and W the taper, which is the identity
+    in the paper. For the periodic extension the
     functions of Q_M are summed over their wrapped copies, and those of Q_N too where they were fitted that way.
     A single pixel sampled once is left alone: R = 1.
 
@@ -81,11 +88,14 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[
     x, y = grids.pixels(size), grids.samples(size, count, kernel.grid)
     if kernel.projection == "least-squares":
         q = expansion.functions(orders, x, sigma, period)
-        matrix = expansion.functions(orders, y, sigma, period).T @ expansion.least_squares(q)
+        weighted = expansion.functions(orders, y, sigma, period) * taper_weights(kernel.taper, orders)[:, None]
+        matrix = weighted.T @ expansion.least_squares(q)
     else:
-        matrix = np.zeros((count, size))
+        matrix, done = np.zeros((count, size)), 0
+        weights = grids.step(size) * taper_weights(kernel.taper, orders)
         for q_out, q_in in zip(expansion.blocks(orders, y, sigma), expansion.blocks(orders, x, sigma, period)):
-            matrix += q_out.T @ (grids.step(size) * q_in)
+            matrix += q_out.T @ (weights[done : done + len(q_in), None] * q_in)
+            done += len(q_in)
     if kernel.gain == "unit":
         total = matrix.sum(1, keepdims=True)
         if (np.abs(total) < 1e-3).any():
@@ -95,6 +105,18 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[
             )
         matrix /= total
     return matrix
+
+
+def taper_weights(taper: str, orders: int) -> npt.NDArray[np.float64]:
+    """The weight of each of K orders; the first is 1.
+
+    >>> taper_weights("linear", 4)
+    array([1.  , 0.75, 0.5 , 0.25])
+    """
+    p = np.arange(orders) / orders
+    if taper == "linear":
+        return 1 - p
+    return np.cos(np.pi / 2 * p) if taper == "cosine" else np.ones(orders)
 
 
 def matrices_for(x: Tensor, counts: Sequence[int], kernel: Kernel = GHS) -> list[Tensor]:
@@ -123,9 +145,10 @@ def matrix_op(
     grid: str,
     projection: str,
     gain: str,
+    taper: str,
 ) -> Tensor:
     """`sampling_matrix` as an operator: what a traced graph calls where the size is known only at run time."""
-    kernel = Kernel(_number(orders), _number(sigma), extension, grid, projection, gain)
+    kernel = Kernel(_number(orders), _number(sigma), extension, grid, projection, gain, taper)
     # a graph may write into what an operator returns, so it gets a copy
     return _matrix(size, count, kernel, like).clone()
 

@@ -76,6 +76,7 @@ def ghs2d(  # type: ignore[misc]
     grid: str = GHS.grid,
     projection: str = GHS.projection,
     gain: str = GHS.gain,
+    taper: str = GHS.taper,
     anchor: str = "center",
     pivot: str | Rule = "max",
     ties: str = "exact",
@@ -97,7 +98,7 @@ def ghs2d(  # type: ignore[misc]
     * a sample that contains NaN has no pivot, and all its outputs are NaN (with `pivot="per-channel"` all those of
       the channel); other samples do not notice.
 
-    `orders`, `sigma`, `extension`, `grid`, `projection` and `gain` make the matrix: see `Kernel`. `anchor` is
+    `orders`, `sigma`, `extension`, `grid`, `projection`, `gain` and `taper` make the matrix: see `Kernel`. `anchor` is
     `"center"` or `"corner"` (the paper). `pivot` and `ties` are those of `select_pivot`. `output_size` takes the
     place of `stride`. The paper's layer is `**vars(GHS_PAPER), anchor="corner"`.
 
@@ -114,7 +115,7 @@ def ghs2d(  # type: ignore[misc]
     >>> bool((ghs2d(x.roll((3, 8), (2, 3))) == y).all())
     True
     """
-    kernel = Kernel(orders, sigma, extension, grid, projection, gain)
+    kernel = Kernel(orders, sigma, extension, grid, projection, gain, taper)
     if selection is None:
         selection = select(x, *companions, pivot=pivot, ties=ties)
     else:

@@ -39,6 +39,7 @@ class GHSBase(Downsample):
         grid: str = GHS.grid,
         projection: str = GHS.projection,
         gain: str = GHS.gain,
+        taper: str = GHS.taper,
         anchor: str = "center",
         pivot: str | Rule = "max",
         ties: str = "exact",
@@ -46,7 +47,7 @@ class GHSBase(Downsample):
     ) -> None:
         super().__init__(stride, self.dimensions)
         self.output_size = None if output_size is None else checks.per_axis("output_size", output_size, self.ndim)
-        self.kernel = Kernel(orders, sigma, extension, grid, projection, gain)
+        self.kernel = Kernel(orders, sigma, extension, grid, projection, gain, taper)
         self.anchor = checks.choice("anchor", anchor, sampling.ANCHORS)
         self.pivot = pivot if callable(pivot) else checks.choice("pivot", pivot, PIVOTS)
         self.ties = checks.choice("ties", ties, TIES)
