@@ -175,12 +175,14 @@ def test_reproduce_draws_from_records_only(tmp_path: Path, capsys: pytest.Captur
     body = text[text.index("Table 1") :]
     assert not re.search(r"\(n=", body[: body.index("\n\n![")])
     assert body.count("not run") >= 24
-    assert "figure5_erasure.png" in text
+    assert "figure5_erasure.png" not in text  # nothing to draw
     capsys.readouterr()
     run = record(plans.plan("table1", "laptop", methods=["ghs"], seeds=[0])[0], 0.9)
     run["metrics"]["consistency"] = {"aps_protocol": estimate(1.0)}
+    run["metrics"]["robustness"] = {"erasure": {"per_batch": {"4": {"accuracy": estimate(0.8)}}}}
     records.write(run, tmp_path / "records")
-    assert main(["reproduce", "table1", "--draw-only", "--json", "--out", str(tmp_path)]) == 0
+    assert main(["reproduce", "table1", "figure5", "--draw-only", "--json", "--out", str(tmp_path)]) == 0
+    assert "figure5_erasure.png" in (tmp_path / "README.md").read_text()
     found = json.loads(capsys.readouterr().out)
     ghs = next(row for row in found["tables"][0]["rows"] if row["row"] == "GHS")
     assert ghs["cells"][1]["values"] == [100.0]
