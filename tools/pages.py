@@ -1,0 +1,90 @@
+"""Hooks of mkdocs: the pages that are made from the code, and the formulas of all of them.
+
+What is made here is never typed: the command line from its parsers, the layers from the list in the tests, the gallery
+and the notebook from running them, the results from the records' own page.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import commands
+import gallery
+import layers
+import notebook
+from formulas import draw_formulas
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+RESULTS = Path(__file__).parents[1] / "results"
+MARKS = {"<!-- layers: table -->": layers.table, "<!-- layers: diagram -->": layers.diagram}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what is made from code, records and examples."""
+    made: dict[str, str | bytes] = {"cli.md": commands.reference()}
+    made |= _gallery(config)
+    made |= _quickstart()
+    made |= _results()
+    for path, content in made.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put the list and the drawing of the layers where a page asks for them."""
+    for mark, make in MARKS.items():
+        if mark in markdown:
+            markdown = markdown.replace(mark, make())
+    return markdown
+
+
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Draw the formulas."""
+    try:
+        return draw_formulas(html)
+    except ValueError as error:
+        raise ValueError(f"{page.file.src_uri}: {error}") from error
+
+
+def _gallery(config: MkDocsConfig) -> dict[str, str | bytes]:
+    """A page for each example, in the order of the navigation, and one with all pictures."""
+    sources = tuple(gallery.source(name) for name in gallery.names())
+    pictures = gallery.pictures(sources)
+    made: dict[str, str | bytes] = {f"gallery/{name}.png": data for name, data in pictures.items()}
+    order = re.findall(r"gallery/(\w+)\.md", str(config.nav))
+    cards = []
+    for name in sorted(pictures, key=lambda n: order.index(n) if n in order else len(order)):
+        title, text = gallery.words(name)
+        made[f"gallery/{name}.md"] = (
+            f"# {title}\n\n{text}\n\n![{title}]({name}.png){{ .picture }}\n\n"
+            f'```python title="examples/plot_{name}.py"\n{gallery.source(name)}```\n'
+        )
+        cards.append(f"[![{title}]({name}.png)<span>{title}</span>]({name}.md){{ .card }}")
+    made["gallery/index.md"] = (
+        "# Gallery\n\nEach picture is drawn by one short script in `examples/` when this site is built, and its code "
+        "stands below it. `python examples/plot_functions.py` draws it into the current folder.\n\n"
+        '<div class="cards" markdown>\n\n' + "\n\n".join(cards) + "\n\n</div>\n"
+    )
+    return made
+
+
+def _quickstart() -> dict[str, str | bytes]:
+    """The notebook with its outputs."""
+    text, pictures = notebook.to_markdown(notebook.executed(notebook.QUICKSTART.read_text()), "quickstart")
+    hint = "This page is the notebook `examples/quickstart.ipynb`, run when the site was built.\n\n"
+    title, _, rest = text.partition("\n")
+    return {"quickstart.md": f"{title}\n\n{hint}{rest}", **pictures}
+
+
+def _results() -> dict[str, str | bytes]:
+    """The page that `shiftproof reproduce` writes, with its records and figures."""
+    text = (RESULTS / "README.md").read_text()
+    made: dict[str, str | bytes] = {"results/index.md": re.sub(r"\[(\w+)\]\(records\)", r"\1", text)}
+    for path in sorted(RESULTS.rglob("*")):
+        if path.suffix in (".json", ".png"):
+            made[f"results/{path.relative_to(RESULTS).as_posix()}"] = path.read_bytes()
+    return made
