@@ -1,8 +1,8 @@
 """Converting a pretrained network.
 
-A strided ResNet-20, trained on CIFAR-10, looks at a cat that moves. Each pixel of a map is one circular shift, up to 15
-pixels down and to the right. Converted, the same weights give one answer for all of them; they were trained without the new
-layers and want fine-tuning. On the right the network that was trained with GHS from the start.
+A strided ResNet-20, trained on CIFAR-10, looks at a cat that moves. Each pixel of a map is one circular shift, up to
+15 pixels down and to the right. Converted, the same weights give one answer for all of them; they were trained
+without the new layers and want fine-tuning. On the right the network that was trained with GHS from the start.
 """
 
 import torch

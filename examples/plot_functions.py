@@ -1,7 +1,8 @@
 """Functions and moments.
 
 Gaussian-Hermite functions are Hermite polynomials under a Gaussian, scaled to be orthonormal. Projected on their
-products, an image becomes a matrix of moments: coarse structure in the upper left corner, finer structure away from it.
+products, an image becomes a matrix of moments: coarse structure in the upper left corner, finer structure away from
+it.
 """
 
 import torch

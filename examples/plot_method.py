@@ -1,8 +1,8 @@
 """Registering a method.
 
 Spectral pooling keeps the low frequencies of a map and drops the rest: one class, one decorator, and the factory, the
-networks and the converter know it. It does not alias, yet its output moves with the input, as that of any blur does. Behind
-`align`, which turns the map to its pivot first, it is exactly invariant, like everything that stands there.
+networks and the converter know it. It does not alias, yet its output moves with the input, as that of any blur does.
+Behind `align`, which turns the map to its pivot first, it is exactly invariant, like everything that stands there.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Reconstruction by order.
 
-With more functions per axis the moments hold more of the image. The Riemann sum of the paper loses brightness towards the
-border, where its functions are cut off; the least-squares projection finds the best coefficients and keeps it.
+With more functions per axis the moments hold more of the image. The Riemann sum of the paper loses brightness towards
+the border, where its functions are cut off; the least-squares projection finds the best coefficients and keeps it.
 """
 
 import torch

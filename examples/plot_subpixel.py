@@ -1,8 +1,9 @@
 """Sub-pixel shift.
 
-Pictures move circularly to the right in steps of an eighth of a pixel, by the shift theorem. At whole pixels the output of
-GHS is the one at rest. In between it is not: the pivot can only stand on a pixel, so that up to half a pixel is left, and
-where distant pixels compete for the maximum it jumps, as on the left. The outputs of the other layers drift away.
+Pictures move circularly to the right in steps of an eighth of a pixel, by the shift theorem. At whole pixels the
+output of GHS is the one at rest. In between it is not: the pivot can only stand on a pixel, so that up to half a
+pixel is left, and where distant pixels compete for the maximum it jumps, as on the left. The outputs of the other
+layers drift away.
 """
 
 import torch

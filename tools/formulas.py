@@ -17,7 +17,7 @@ from matplotlib.textpath import TextToPath
 _INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', flags=re.S)
 _DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', flags=re.S)
 # what mathtext spells otherwise, or spaces badly
-_WORDS = {r"\bmod": r"\;\mathrm{mod}\;", r"\top": r"\mathsf{T}"}
+_WORDS = {r"\bmod": r"\;\mathrm{mod}\;", r"\top": r"\mathsf{T}", r"\sqrt\pi": r"\sqrt{\pi}"}
 _LETTERS = {Path.MOVETO: "M", Path.LINETO: "l", Path.CURVE3: "q", Path.CURVE4: "c", Path.CLOSEPOLY: "z"}
 _SIZE = 1.15  # the letters of STIX are smaller than those of the text around them
 _UNITS = 4  # of the drawing, for each of mathtext's: whole numbers are precise enough

@@ -16,11 +16,12 @@ import layers
 import notebook
 from formulas import draw_formulas
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 RESULTS = Path(__file__).parents[1] / "results"
-MARKS = {"<!-- layers: table -->": layers.table, "<!-- layers: diagram -->": layers.diagram}
+_LAYERS = {"table": layers.table, "diagram": layers.diagram}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -35,11 +36,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the list and the drawing of the layers where a page asks for them."""
-    for mark, make in MARKS.items():
-        if mark in markdown:
-            markdown = markdown.replace(mark, make())
-    return markdown
+    """Put in what a page asks for: `<!-- layers: table -->` or `diagram`, `<!-- results: Title of a table -->`."""
+    markdown = re.sub(r"<!-- layers: (\w+) -->", lambda found: _LAYERS[found[1]](), markdown)
+    return re.sub(r"<!-- results: (.+?) -->", lambda found: _measured(found[1]), markdown)
 
 
 def on_page_content(html: str, page: Page, **_: Any) -> str:
@@ -47,7 +46,7 @@ def on_page_content(html: str, page: Page, **_: Any) -> str:
     try:
         return draw_formulas(html)
     except ValueError as error:
-        raise ValueError(f"{page.file.src_uri}: {error}") from error
+        raise PluginError(f"{page.file.src_uri}: {error}") from error
 
 
 def _gallery(config: MkDocsConfig) -> dict[str, str | bytes]:
@@ -78,6 +77,17 @@ def _quickstart() -> dict[str, str | bytes]:
     hint = "This page is the notebook `examples/quickstart.ipynb`, run when the site was built.\n\n"
     title, _, rest = text.partition("\n")
     return {"quickstart.md": f"{title}\n\n{hint}{rest}", **pictures}
+
+
+def _measured(title: str) -> str:
+    """The rows of a table of the results that have been run."""
+    text = (RESULTS / "README.md").read_text()
+    found = re.search(rf"^### {re.escape(title)}.*?\n\n((?:\|.*\n)+)", text, flags=re.M)
+    if found is None:
+        raise PluginError(f"results/README.md has no table {title!r}.")
+    head, line, *rows = found[1].splitlines()
+    run = [row for row in rows if "not run" not in row]
+    return "\n".join([head, line, *run]).replace("](records/", "](results/records/")
 
 
 def _results() -> dict[str, str | bytes]:
