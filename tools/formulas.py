@@ -30,9 +30,9 @@ def draw_formulas(page: str) -> str:
 
 
 def _display(tex: str) -> str:
-    r"""A formula on its own, one line for each that a `\\` ends."""
-    lines = [svg(line.replace(r"\frac", r"\dfrac")) for line in re.split(r"\\\\\s*\n", tex.strip())]
-    return f'<div class="formula" tabindex="0">{"<br>".join(lines)}</div>'
+    """A formula on a line of its own, with fractions at full size."""
+    drawn = svg(tex.replace(r"\frac", r"\dfrac"))
+    return f'<div class="formula" tabindex="0">{drawn}</div>'
 
 
 @cache

@@ -56,9 +56,11 @@ def diagram() -> str:
     rows = groups()[::-1]
     width, height, gap = 520, 46, 8
     total = len(rows) * (height + gap) - gap
+    spoken = "The layers of the package, each standing on those it may import: "
+    spoken += html.escape(", ".join(title for title, _ in rows))
     parts = [
-        f'<svg class="diagram" role="img" aria-label="The layers of the package, each standing on those it may import: '
-        f'{html.escape(", ".join(title for title, _ in rows))}" viewBox="0 0 {width} {total}">'
+        '<figure class="drawing">',
+        f'<svg class="diagram" role="img" aria-label="{spoken}" viewBox="0 0 {width} {total}">',
     ]
     for i, (title, modules) in enumerate(rows):
         y = i * (height + gap)
@@ -72,7 +74,7 @@ def diagram() -> str:
     parts += [
         f'<path class="arrow" d="M{x} 6V{total - 8}m-6 -9l6 9l6 -9"/>',
         f'<text class="note" transform="translate({x - 7} {total / 2}) rotate(-90)">imports</text>',
-        "</svg>",
+        "</svg></figure>",
     ]
     return "".join(parts)
 

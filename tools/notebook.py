@@ -23,13 +23,14 @@ def execute(source: Path, result: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         kernel = Path(folder) / "kernels" / "python3"
         kernel.mkdir(parents=True)
-        command = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        options = ["-f", "{connection_file}", "--log-level=ERROR"]
+        command = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", *options]
         spec = {"argv": command, "display_name": "Python 3", "language": "python"}
         (kernel / "kernel.json").write_text(json.dumps(spec))
-        os.environ["JUPYTER_PATH"] = folder  # looked at before any other place
-        notebook = nbformat.read(source, as_version=4)
-        NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
-        nbformat.write(notebook, result)
+        os.environ["JUPYTER_PATH"] = os.environ["JUPYTER_RUNTIME_DIR"] = folder  # looked at before any other place
+        notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
+        NotebookClient(notebook, kernel_name="python3").execute(cwd=folder)
+        nbformat.write(notebook, result)  # type: ignore[no-untyped-call]
 
 
 @cache
@@ -53,6 +54,7 @@ def to_markdown(notebook: dict[str, Any], stem: str) -> tuple[str, dict[str, byt
             lines += [content, ""]
             continue
         lines += ["```python", content, "```", ""]
+        printed = ""
         for output in cell["outputs"]:
             data = output.get("data", {})
             if "image/png" in data:
@@ -60,8 +62,9 @@ def to_markdown(notebook: dict[str, Any], stem: str) -> tuple[str, dict[str, byt
                 pictures[name] = base64.b64decode("".join(data["image/png"]))
                 lines += [f"![What the cell above draws]({name})", ""]
             else:
-                printed = "".join(output.get("text", data.get("text/plain", "")))
-                lines += ["```text", printed.rstrip("\n"), "```", ""]
+                printed += "".join(output.get("text", data.get("text/plain", "")))
+        if printed:
+            lines += ["```text", printed.strip("\n"), "```", ""]
     return "\n".join(lines), pictures
 
 

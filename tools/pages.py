@@ -10,17 +10,28 @@ import re
 from pathlib import Path
 from typing import Any
 
-import commands
-import gallery
-import layers
-import notebook
-from formulas import draw_formulas
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import commands
+import gallery
+import layers
+import notebook
+from formulas import draw_formulas
+
 RESULTS = Path(__file__).parents[1] / "results"
+_GALLERY = """---
+hide: [toc]
+---
+
+# Gallery
+
+Each picture is drawn by one short script in `examples/` when this site is built, and its code stands below it.
+`python examples/plot_functions.py` draws it into the current folder.
+
+"""
 _LAYERS = {"table": layers.table, "diagram": layers.diagram}
 
 
@@ -59,15 +70,11 @@ def _gallery(config: MkDocsConfig) -> dict[str, str | bytes]:
     for name in sorted(pictures, key=lambda n: order.index(n) if n in order else len(order)):
         title, text = gallery.words(name)
         made[f"gallery/{name}.md"] = (
-            f"# {title}\n\n{text}\n\n![{title}]({name}.png){{ .picture }}\n\n"
+            f"---\nhide: [toc]\n---\n\n# {title}\n\n{text}\n\n![{title}]({name}.png)\n\n"
             f'```python title="examples/plot_{name}.py"\n{gallery.source(name)}```\n'
         )
         cards.append(f"[![{title}]({name}.png)<span>{title}</span>]({name}.md){{ .card }}")
-    made["gallery/index.md"] = (
-        "# Gallery\n\nEach picture is drawn by one short script in `examples/` when this site is built, and its code "
-        "stands below it. `python examples/plot_functions.py` draws it into the current folder.\n\n"
-        '<div class="cards" markdown>\n\n' + "\n\n".join(cards) + "\n\n</div>\n"
-    )
+    made["gallery/index.md"] = _GALLERY + '<div class="cards" markdown>\n\n' + "\n\n".join(cards) + "\n\n</div>\n"
     return made
 
 
@@ -93,7 +100,8 @@ def _measured(title: str) -> str:
 def _results() -> dict[str, str | bytes]:
     """The page that `shiftproof reproduce` writes, with its records and figures."""
     text = (RESULTS / "README.md").read_text()
-    made: dict[str, str | bytes] = {"results/index.md": re.sub(r"\[(\w+)\]\(records\)", r"\1", text)}
+    text = "---\nhide: [navigation]\n---\n\n" + re.sub(r"\[(\w+)\]\(records\)", r"\1", text)
+    made: dict[str, str | bytes] = {"results/index.md": text}
     for path in sorted(RESULTS.rglob("*")):
         if path.suffix in (".json", ".png"):
             made[f"results/{path.relative_to(RESULTS).as_posix()}"] = path.read_bytes()
