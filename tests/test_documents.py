@@ -138,7 +138,7 @@ class Reader(html.parser.HTMLParser):
             self.links.append(found["href"])
         elif "src" in found:
             self.loads.append(found["src"])
-        elif tag == "link" and found.get("rel") not in ("prev", "next", "canonical"):
+        elif tag == "link" and found.get("rel") != "canonical":
             self.loads.append(found["href"])
 
 

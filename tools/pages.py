@@ -73,7 +73,7 @@ def _gallery(config: MkDocsConfig) -> dict[str, str | bytes]:
             f"---\nhide: [toc]\n---\n\n# {title}\n\n{text}\n\n![{title}]({name}.png)\n\n"
             f'```python title="examples/plot_{name}.py"\n{gallery.source(name)}```\n'
         )
-        cards.append(f"[![{title}]({name}.png)<span>{title}</span>]({name}.md){{ .card }}")
+        cards.append(f"[![{title}]({name}.png)<span>{title}</span>]({name}.md)")
     made["gallery/index.md"] = _GALLERY + '<div class="cards" markdown>\n\n' + "\n\n".join(cards) + "\n\n</div>\n"
     return made
 
