@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # oneDNN must not pick instructions that a virtual machine announces and then refuses
 export ONEDNN_MAX_CPU_ISA := AVX512_CORE_BF16
 
-.PHONY: demo test lint check-types bench soak clean compiler
+.PHONY: demo test lint check-types bench docs soak clean compiler
 
 demo: $(VENV)/.report
 	$(BIN)/shiftproof demo --out demo
@@ -27,6 +27,11 @@ check-types: $(VENV)/.dev
 # with the development set, so that the peers are there to be timed beside it
 bench: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python benchmarks/bench.py --out bench
+
+# the site, into site/: draws the gallery and runs the notebook on the way, fetches nothing
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo 'open site/index.html'
 
 # the property tests with many more examples
 soak: compiler $(VENV)/.dev
@@ -50,4 +55,4 @@ compiler:
 	  echo 'make test needs a C++ compiler (g++ or clang++) for torch.compile: please install one.' >&2; exit 1; }
 
 clean:
-	rm -rf src/shiftproof/*.so $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build demo bench
+	rm -rf src/shiftproof/*.so $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build demo bench site

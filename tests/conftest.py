@@ -1,10 +1,14 @@
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 # before torch is imported: see the Makefile
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("test", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,3 +30,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation, built as `make docs` builds it; once for all workers."""
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
+    folder = place / "site"
+    with FileLock(place / "site.lock"):
+        if not (folder / "sitemap.xml").exists():  # written last
+            command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+            done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+    return folder

@@ -179,7 +179,7 @@ def _completion(options: argparse.Namespace) -> int:
 
     whole = parser(HANDLERS)
     checks.choice("SHELL", options.shell, shtab.SUPPORTED_SHELLS)
-    for sub in _parsers(whole):
+    for sub in parsers(whole):
         for argument in sub._actions:
             if argument.type is Path:
                 argument.complete = shtab.FILE  # type: ignore[attr-defined]
@@ -187,12 +187,13 @@ def _completion(options: argparse.Namespace) -> int:
     return 0
 
 
-def _parsers(top: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def parsers(top: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser, and those of its commands and their actions."""
     yield top
     for argument in top._actions:
         if isinstance(argument, argparse._SubParsersAction):
             for sub in argument.choices.values():
-                yield from _parsers(sub)
+                yield from parsers(sub)
 
 
 HANDLERS: dict[str, Handler] = {
