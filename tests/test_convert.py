@@ -318,6 +318,13 @@ def test_subclasses_and_parametrizations_are_kept() -> None:
     assert torch.allclose(convert(net, "strided", padding=None)(images()), net(images()), atol=1e-5)
 
 
+def test_an_example_in_any_memory_layout() -> None:
+    """A picture turned from (H, W, C) is channels-last in memory, its shifted copies are not; that is no mistake."""
+    picture = torch.rand(32, 32, 3).permute(2, 0, 1)[None]
+    new = convert(create_model("resnet20", "strided").eval(), example=picture)
+    assert conversion_report(new).law == "exact-invariant"
+
+
 def test_our_own_networks_convert_too() -> None:
     model = create_model("resnet20", "strided").eval()
     twin = create_model("resnet20", "ghs").eval()
