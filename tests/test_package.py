@@ -37,8 +37,8 @@ LAYERS = [
     "training",
     "evaluation",
     "reports",
-    "cli",
     "app",
+    "cli",
     "__main__",
 ]
 

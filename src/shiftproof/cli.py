@@ -12,6 +12,7 @@ import shiftproof
 # the extra that brings a module which the core does not need
 _EXTRAS = {
     "e2cnn": "e2",
+    "gradio": "app",
     "jsonschema": "train",
     "matplotlib": "report",
     "PIL": "report",
@@ -30,6 +31,12 @@ def _cameraman(options: argparse.Namespace) -> int:
     from shiftproof.reports import cameraman
 
     return cameraman.run(options.image, options.size, tuple(options.shift), options.out, options.json)
+
+
+def _app(options: argparse.Namespace) -> int:
+    from shiftproof.app import command
+
+    return command.run(options.port, options.runs, options.data_dir, not options.no_browser, options.json)
 
 
 def _bench(options: argparse.Namespace) -> int:
@@ -314,6 +321,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--kinds", nargs="+", metavar="KIND", help="circular, cropped, fractional; default: all three")
     sub.add_argument("-o", "--out", type=Path, default=Path("measure.html"), metavar="FILE", help="the page")
+
+    sub = command("app", _app, "See it move: a page on which you drag pictures and watch layers and networks.", data_dir)
+    sub.epilog = "example: shiftproof app --runs demo/runs"
+    sub.add_argument("--port", type=int, default=7860, help="of 127.0.0.1; the next free one if it is taken, 0: any")
+    sub.add_argument(
+        "--runs",
+        type=Path,
+        nargs="+",
+        metavar="DIR",
+        help="finished runs, or folders of them, whose networks to show; default: runs and demo/runs",
+    )
+    sub.add_argument("--no-browser", action="store_true", help="print the address and leave the browser alone")
 
     sub = command("records", _records, "List, show or check records.")
     actions = sub.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
