@@ -19,6 +19,7 @@ OWN = "your picture"
 SIZES = (32, 64, 128)
 SIZE = 64
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+STAGE: dict[str, Any] = {"elem_classes": "stage", "apply_default_css": False}
 
 
 def build(blocks: gr.Blocks) -> None:
@@ -26,41 +27,37 @@ def build(blocks: gr.Blocks) -> None:
     own = gr.State(None)
     with gr.Row(equal_height=False):
         with gr.Column(scale=1, min_width=270, elem_classes="controls"):
-            picture = gr.Dropdown(list(SAMPLES), value="camera", label="Picture", elem_id="layer-picture")
-            file = gr.File(label="Your own picture", height=96, elem_id="layer-upload")
-            message = gr.HTML(elem_id="layer-message")
-            size = gr.Radio(SIZES, value=SIZE, label="Pixels on each side")
-            kind = gr.Radio(list(layer.KINDS), value="circular", label="Shift", elem_id="layer-kind")
+            stage = gr.HTML(js_on_load="window.shiftproof.stage(element, 'layer')", **STAGE, elem_id="layer-stage")
             rows = gr.Slider(**reach("circular", SIZE), value=0, label="Rows", elem_id="layer-rows", buttons=[])
             columns = gr.Slider(**reach("circular", SIZE), value=0, label="Columns", elem_id="layer-columns", buttons=[])
+            kind = gr.Radio(list(layer.KINDS), value="circular", label="Shift", elem_id="layer-kind")
             back = gr.Button("Back to no shift", size="sm", elem_id="layer-back")
+            picture = gr.Dropdown(list(SAMPLES), value="camera", label="Picture", elem_id="layer-picture")
+            file = gr.UploadButton("Upload a picture of your own", size="sm", elem_id="layer-upload")
+            message = gr.HTML(elem_id="layer-message", visible=False)
+            size = gr.Radio(SIZES, value=SIZE, label="Pixels on each side", elem_id="layer-size")
+        with gr.Column(scale=3, min_width=300, elem_classes="view"):
             chosen = gr.Dropdown(
                 methods(), value=list(layer.METHODS), multiselect=True, label="Methods", elem_id="layer-methods"
             )
-            with gr.Accordion("Parameters", open=False, elem_id="layer-parameters"):
+            view = gr.HTML(elem_id="layer-view", apply_default_css=False)
+            with gr.Accordion("Inside GHS: parameters, matrix and functions", open=False, elem_id="layer-parameters"):
                 usual = layer.Settings()
-                stride = gr.Slider(1, 8, value=usual.stride, step=1, label="Stride, of all methods", buttons=[])
-                orders = gr.Dropdown(
-                    ["N", "2N", "4N", "M"], value=usual.orders, allow_custom_value=True, label="Orders of GHS"
-                )
-                sigma = gr.Dropdown(
-                    ["band", "0.5*band", "2*band", "rule"],
-                    value=usual.sigma,
-                    allow_custom_value=True,
-                    label="Sigma of GHS",
-                )
-                anchor = gr.Radio(list(ANCHORS), value=usual.anchor, label="Anchor of GHS")
-                pivot = gr.Radio(list(PIVOTS), value=usual.pivot, label="Pivot of GHS")
-        with gr.Column(scale=3, min_width=300, elem_classes="view"):
-            stage = gr.HTML(
-                elem_id="layer-stage", elem_classes="stage", js_on_load="window.shiftproof.stage(element, 'layer')"
-            )
-            gr.HTML(
-                '<p class="soft">Drag the picture, or click on it and use the arrow keys (with Shift: eight steps).</p>'
-            )
-            view = gr.HTML(elem_id="layer-view")
-            with gr.Accordion("What GHS multiplies by", open=True):
-                inside = gr.HTML(elem_id="layer-inside")
+                with gr.Row():
+                    stride = gr.Slider(1, 8, value=usual.stride, step=1, label="Stride, of all methods", buttons=[])
+                    orders = gr.Dropdown(
+                        ["N", "2N", "4N", "M"], value=usual.orders, allow_custom_value=True, label="Orders", min_width=110
+                    )
+                    sigma = gr.Dropdown(
+                        ["band", "0.5*band", "2*band", "rule"],
+                        value=usual.sigma,
+                        allow_custom_value=True,
+                        label="Sigma",
+                        min_width=110,
+                    )
+                    anchor = gr.Radio(list(ANCHORS), value=usual.anchor, label="Anchor", min_width=180)
+                    pivot = gr.Radio(list(PIVOTS), value=usual.pivot, label="Pivot", min_width=240)
+                inside = gr.HTML(elem_id="layer-inside", apply_default_css=False)
 
     settings = [stride, orders, sigma, anchor, pivot]
     seen = [picture, own, size, kind, rows, columns, chosen, *settings]
@@ -85,7 +82,7 @@ def build(blocks: gr.Blocks) -> None:
     gr.on([size.change, kind.change], fit_sliders, [kind, size, rows, columns], [rows, columns], **QUIET)
     back.click(lambda: (0, 0), None, [rows, columns], **QUIET)
     file.upload(
-        receive, [file, picture, own], [own, picture, message, file], concurrency_limit=1, api_visibility="private"
+        receive, [file, picture, own], [own, picture, message], concurrency_limit=1, api_visibility="private"
     ).then(show, seen, drawn, **QUIET)
 
 
@@ -101,9 +98,10 @@ def show(
 ) -> tuple[str, str]:
     """The picture and the panels for the state of the controls."""
     image = fit(own if picture == OWN and own is not None else sample(picture), (size, size))[None]
-    shift, words = (rows, columns), layer.KINDS[kind]
-    found = layer.compare(image, shift, words, chosen, layer.Settings(int(settings[0]), *settings[1:]))
-    return panels.stage(found, shift, words, picture), panels.methods(found)
+    shift = bounded(kind, size, rows, columns)
+    settled = layer.Settings(int(settings[0]), *settings[1:])
+    found = layer.compare(image, shift, layer.KINDS[kind], chosen, settled)
+    return panels.stage(found, shift, kind, picture), panels.methods(found)
 
 
 def show_inside(size: int, *settings: Any) -> str:
@@ -126,20 +124,30 @@ def reach(kind: str, size: int) -> dict[str, float]:
     return {"minimum": -half, "maximum": size - 1 - half if kind == "circular" else half, "step": 1}
 
 
+def bounded(kind: str, size: int, *values: float | None) -> tuple[float, float]:
+    """What the sliders say, within their reach: somebody may have typed anything, or nothing."""
+    limits = reach(kind, size)
+    rows, columns = (min(max(v or 0, limits["minimum"]), limits["maximum"]) for v in values)
+    return (rows, columns) if kind == "sub-pixel" else (round(rows), round(columns))
+
+
 def fit_sliders(kind: str, size: int, *values: float) -> list[Any]:
     """The sliders with the reach that the kind of shift and the size give them."""
-    limits = reach(kind, size)
-    whole = [v if kind == "sub-pixel" else round(v) for v in values]
-    return [gr.Slider(value=min(max(v, limits["minimum"]), limits["maximum"]), **limits) for v in whole]
+    return [gr.Slider(value=v, **reach(kind, size)) for v in bounded(kind, size, *values)]
 
 
 def receive(file: str | None, picture: str, own: Tensor | None) -> tuple[Any, ...]:
     """An upload: it becomes the picture of this visitor, or a sentence says why not."""
-    try:
-        if file is None:
-            raise ValueError("No file arrived.")
-        own, picture, words = take_picture(file), OWN, ""
-    except ValueError as error:
-        words = panels.notice(str(error))
+    own, picture, words = read(file, picture, own)
     choices = [*SAMPLES, *([OWN] if own is not None else [])]
-    return own, gr.Dropdown(choices=choices, value=picture), words, None
+    return own, gr.Dropdown(choices=choices, value=picture), gr.HTML(words, visible=bool(words))
+
+
+def read(file: str | None, picture: str, own: Tensor | None) -> tuple[Tensor | None, str, str]:
+    """What becomes of an upload: the visitor's own picture, the name of the one to show, and what went wrong."""
+    if file is None:
+        return own, picture, ""
+    try:
+        return take_picture(file), OWN, ""
+    except ValueError as error:
+        return own, picture, panels.notice(str(error))

@@ -63,7 +63,7 @@ class Library:
 def find_networks(runs: Sequence[Path]) -> Library:
     """The networks that come with the package, then those of the finished runs in folders, or of runs themselves."""
     library = Library()
-    for name in weights.available():
+    for name in sorted(weights.available(), key=lambda name: "-ghs" in name):  # the others first, as everywhere
         method, data = name.split("-", 1)[1].rsplit("-", 1)
         with resources.as_file(resources.files(weights).joinpath(f"{name}.safetensors")) as path:
             _enter(library, path, method, data)
@@ -177,10 +177,15 @@ class Sweep:
         return row, column
 
     def worst(self) -> tuple[bool, float, tuple[int, int]]:
-        """Whether any shift changes the answer, and the largest change of a score among those that do, or among all."""
+        """Whether any shift changes the answer; the largest change of a score among those that do, or among all.
+
+        Of shifts that do the same harm, to rounding, the nearest is named.
+        """
         changed = self.answers != self.answer
         among = torch.where(changed | ~changed.any(), self.changes, -1.0)
-        row, column = divmod(int(among.argmax()), len(self.columns))
+        far = [r * r + c * c for r in self.rows for c in self.columns]
+        worst = [k for k, v in enumerate(among.flatten().tolist()) if v >= float(among.max()) * (1 - 1e-6)]
+        row, column = divmod(min(worst, key=far.__getitem__), len(self.columns))
         return bool(changed.any()), float(among.max()), (self.rows[row], self.columns[column])
 
     def path(self, place: tuple[int, int], path: str) -> list[tuple[int, int]]:

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from shiftproof.app import drawing
 from shiftproof.app.network import Network, Sweep
-from shiftproof.app.panels import figure, movable, moved_by
+from shiftproof.app.panels import figure, movable, moved_by, where
 from shiftproof.reports.measurement import percent
 
 
 def stage(moved: Tensor, shift: tuple[float, float], name: str) -> str:
     """The moved picture (C, H, W); it can be dragged."""
-    picture = movable(drawing.picture(moved.numpy()), f"{name}, moved by {moved_by(shift)}", moved.shape[2], "circular")
-    return f'{picture}<p class="where"><b class="number">{moved_by(shift)}</b> rows, columns</p>'
+    words = f"{name}, moved by {moved_by(shift)}"
+    return movable(drawing.picture(moved.numpy()), words, moved.shape[2], wrap=True) + where(shift)
 
 
 def networks(pairs: Sequence[tuple[Network, Sweep]], shift: tuple[float, float], path: str) -> str:

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from shiftproof.app import network, network_panels, panels
 from shiftproof.app.layer import move
-from shiftproof.app.layer_tab import OWN, QUIET
+from shiftproof.app.layer_tab import OWN, QUIET, STAGE, read
 from shiftproof.app.network import Library, Network, Sweep
-from shiftproof.app.uploads import take_picture
 
 SHOWN = 4  # networks that are chosen at first
 
@@ -80,26 +79,30 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
     own, result = gr.State(None), gr.State(None)
     with gr.Row(equal_height=False):
         with gr.Column(scale=1, min_width=270, elem_classes="controls"):
-            family = gr.Dropdown(families, value=families[0], label="Trained on", elem_id="network-family")
-            chosen = gr.CheckboxGroup(names, value=names[:SHOWN], label="Networks", elem_id="network-chosen")
-            picture = gr.Dropdown([], label="Picture", elem_id="network-picture")
-            file = gr.File(label="Your own picture", height=96, elem_id="network-upload")
-            message = gr.HTML(elem_id="network-message")
+            stage = gr.HTML(js_on_load="window.shiftproof.stage(element, 'network')", **STAGE, elem_id="network-stage")
             rows = gr.Slider(-16, 15, value=0, step=1, label="Rows", elem_id="network-rows", buttons=[])
             columns = gr.Slider(-16, 15, value=0, step=1, label="Columns", elem_id="network-columns", buttons=[])
-            path = gr.Radio(list(network.PATHS), value=network.PATHS[0], label="Path", elem_id="network-path")
-            worst = gr.Button("Worst shift", variant="primary", size="sm", elem_id="network-worst")
-            back = gr.Button("Back to no shift", size="sm", elem_id="network-back")
-            gr.HTML(panels.notes(library.problems))
+            with gr.Row():
+                worst = gr.Button("Worst shift", variant="primary", size="sm", min_width=100, elem_id="network-worst")
+                back = gr.Button("No shift", size="sm", min_width=100, elem_id="network-back")
+            picture = gr.Dropdown([], label="Picture", elem_id="network-picture")
+            file = gr.UploadButton("Upload a picture of your own", size="sm", elem_id="network-upload")
+            message = gr.HTML(elem_id="network-message", visible=False)
         with gr.Column(scale=3, min_width=300, elem_classes="view"):
-            stage = gr.HTML(
-                elem_id="network-stage", elem_classes="stage", js_on_load="window.shiftproof.stage(element, 'network')"
-            )
+            with gr.Row():
+                family = gr.Dropdown(families, value=families[0], label="Trained on", elem_id="network-family")
+                chosen = gr.CheckboxGroup(names, value=names[:SHOWN], label="Networks", elem_id="network-chosen")
+                path = gr.Radio(list(network.PATHS), value=network.PATHS[0], label="Path", elem_id="network-path")
+            view = gr.HTML(elem_id="network-view", min_height=200, apply_default_css=False)
             gr.HTML(
-                '<p class="soft">Drag the picture, use the arrow keys on it, or click into a map. Shifts are circular. '
-                "A network knows its own classes only, whatever the picture shows.</p>"
+                panels.notes(
+                    [
+                        "Shifts are circular. Click into a map to go there. A network knows its own classes only, "
+                        "whatever the picture shows.",
+                        *library.problems,
+                    ]
+                )
             )
-            view = gr.HTML(elem_id="network-view", min_height=200)
 
     def prepare(family: str, own: Tensor | None) -> list[Any]:
         members = behind.networks(family)
@@ -129,13 +132,9 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
         return [*prepare(family, own), found]
 
     def receive(file: str | None, family: str, picture: str, own: Tensor | None) -> tuple[Any, ...]:
-        try:
-            if file is None:
-                raise ValueError("No file arrived.")
-            own, picture, words = take_picture(file), OWN, ""
-        except ValueError as error:
-            words = panels.notice(str(error))
-        return own, gr.Dropdown(choices=behind.pictures(family, own), value=picture), words, None
+        own, picture, words = read(file, picture, own)
+        choices = gr.Dropdown(choices=behind.pictures(family, own), value=picture)
+        return own, choices, gr.HTML(words, visible=bool(words))
 
     asked, seen, drawn = [family, picture, own, chosen], [result, rows, columns, path], [stage, view]
     heavy: dict[str, Any] = {
@@ -153,7 +152,7 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
     file.upload(
         receive,
         [file, family, picture, own],
-        [own, picture, message, file],
+        [own, picture, message],
         concurrency_limit=1,
         api_visibility="private",
     ).then(compute, asked, result, **heavy).then(show, seen, drawn, **QUIET)
@@ -166,9 +165,15 @@ def show(result: Result | None, rows: float, columns: float, path: str) -> tuple
     """The picture and the panels for the state of the controls."""
     if result is None:
         return "", ""
-    shift = (rows, columns)
+    height, width = result.image.shape[2:]
+    shift = (_bounded(rows, height), _bounded(columns, width))
     moved = move(result.image, shift, "circular")[0]
     return network_panels.stage(moved, shift, result.name), network_panels.networks(result.pairs, shift, path)
+
+
+def _bounded(value: float | None, size: int) -> int:
+    """What a slider says, within its reach: somebody may have typed anything, or nothing."""
+    return round(min(max(value or 0, -(size // 2)), size - 1 - size // 2))
 
 
 def find_worst(result: Result | None) -> tuple[float, float]:

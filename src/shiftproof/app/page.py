@@ -17,7 +17,9 @@ HEAD = (
 )
 FONT = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif")
 MONO = ("ui-monospace", "DejaVu Sans Mono", "monospace")
-ACCENT = "#0b6e99"
+ACCENT = gr.themes.Color(
+    "#eef7fb", "#d6ecf5", "#aedaeb", "#7cc3de", "#43a9d6", "#1b8abb", "#0b6e99", "#095878", "#08455e", "#063547", "#04222e"
+)
 
 
 def build(library: Library, data_dir: Path | None = None) -> gr.Blocks:
@@ -43,7 +45,7 @@ def theme() -> Any:
         spacing_size="sm",
         radius_size="md",
         neutral_hue=gr.themes.colors.slate,
-        primary_hue=gr.themes.colors.cyan,
+        primary_hue=ACCENT,
     )
     return base.set(
         body_background_fill="#ffffff",
@@ -54,11 +56,13 @@ def theme() -> Any:
         input_background_fill_dark="#1f242a",
         border_color_primary_dark="#363d45",
         block_border_color_dark="#363d45",
-        slider_color=ACCENT,
-        slider_color_dark="#43a9d6",
-        button_primary_background_fill=ACCENT,
-        button_primary_background_fill_hover="#095878",
-        button_primary_background_fill_dark=ACCENT,
+        slider_color="*primary_600",
+        slider_color_dark="*primary_400",
+        checkbox_background_color_selected="*primary_600",
+        checkbox_border_color_selected="*primary_600",
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
+        button_primary_background_fill_dark="*primary_600",
         button_primary_text_color="#ffffff",
         block_label_text_size="*text_sm",
         block_title_text_size="*text_sm",

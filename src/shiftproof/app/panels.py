@@ -23,17 +23,24 @@ def stage(comparison: Comparison, shift: tuple[float, float], kind: str, name: s
     if comparison.pivot is not None:
         row, column = comparison.pivot
         ring = f'<i class="ring" style="left:{(column + 0.5) / width:.3%};top:{(row + 0.5) / height:.3%}"></i>'
-    return movable(drawing.picture(comparison.moved.numpy()), f"{name}, moved by {moved_by(shift)}", width, kind, ring) + (
-        f'<p class="where"><b class="number">{moved_by(shift)}</b> rows, columns'
-        + (' <span class="soft">· <i class="ring key"></i> pivot of GHS</span>' if ring else "")
-        + "</p>"
+    picture = drawing.picture(comparison.moved.numpy())
+    return movable(picture, f"{name}, moved by {moved_by(shift)}", width, kind == "circular", ring) + where(
+        shift, ' <span class="soft"><i class="ring key"></i>pivot of GHS</span>' if ring else ""
     )
 
 
-def movable(uri: str, alternative: str, pixels: int, kind: str, overlay: str = "") -> str:
-    """A picture that `app.js` lets people drag: it is `pixels` wide, and comes back on the other side if circular."""
+def where(shift: tuple[float, float], html: str = "") -> str:
+    """How far the picture was moved, and how to move it."""
     return (
-        f'<div class="movable" data-pixels="{pixels}" data-wrap="{int(kind == "circular")}">'
+        f'<p class="where"><b class="number">{moved_by(shift)}</b> rows, columns{html}</p>'
+        '<p class="soft">Drag it, or click on it and use the arrow keys.</p>'
+    )
+
+
+def movable(uri: str, alternative: str, pixels: int, wrap: bool, overlay: str = "") -> str:
+    """A picture that `app.js` lets people drag: it is `pixels` wide, and comes back on the other side if it wraps."""
+    return (
+        f'<div class="movable" data-pixels="{pixels}" data-wrap="{int(wrap)}">'
         f'<img src="{uri}" alt="{escape(alternative)}" draggable="false">{overlay}</div>'
     )
 
@@ -65,7 +72,7 @@ def _method(panel: Panel) -> str:
     height, width = panel.difference.shape
     same = '<b class="same">equal bits</b>' if panel.exact else ""
     pictures = (
-        f'<div class="two"><figure><img src="{drawing.picture(panel.output.numpy())}" alt="output of {panel.method}">'
+        f'<div class="stack"><figure><img src="{drawing.picture(panel.output.numpy())}" alt="output of {panel.method}">'
         f"<figcaption>output, {height} x {width}</figcaption></figure>"
         f'<figure><div class="blank"><img src="{drawing.signed(panel.difference.numpy(), SCALE)}" '
         f'alt="difference of {panel.method}">{same}</div><figcaption>difference</figcaption></figure></div>'
