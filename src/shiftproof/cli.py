@@ -322,7 +322,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--kinds", nargs="+", metavar="KIND", help="circular, cropped, fractional; default: all three")
     sub.add_argument("-o", "--out", type=Path, default=Path("measure.html"), metavar="FILE", help="the page")
 
-    sub = command("app", _app, "See it move: a page on which you drag pictures and watch layers and networks.", data_dir)
+    sub = command("app", _app, "Drag pictures on a page and watch what layers and networks make of them.", data_dir)
     sub.epilog = "example: shiftproof app --runs demo/runs"
     sub.add_argument("--port", type=int, default=7860, help="of 127.0.0.1; the next free one if it is taken, 0: any")
     sub.add_argument(

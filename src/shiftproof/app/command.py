@@ -75,7 +75,7 @@ def serve(app: Application, listening: socket.socket, ready: Callable[[], None])
             await super().startup(sockets)
             ready()
 
-    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none", server_header=False)  # type: ignore[arg-type]
+    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none", server_header=False)
     return Server(config)
 
 

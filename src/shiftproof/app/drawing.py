@@ -83,7 +83,8 @@ def bars(shares: Sequence[float], series: Sequence[int], titles: Sequence[str], 
         size = max(1.0, share * (height - 1))
         parts.append(
             f'<rect class="s{colour % SERIES}{" here" if k == mark else ""}" x="{k * step + step * 0.1:.2f}" '
-            f'y="{height - size:.2f}" width="{step * 0.8:.2f}" height="{size:.2f}"><title>{escape(title)}</title></rect>'
+            f'y="{height - size:.2f}" width="{step * 0.8:.2f}" height="{size:.2f}">'
+            f"<title>{escape(title)}</title></rect>"
         )
     middle = (mark + 0.5) * step
     parts.append(f'<path class="mark" d="M{middle:.1f} {height + 2} l5 9 h-10 z"/>')

@@ -1,4 +1,4 @@
-"""The tab Layer, without the page: one picture, moved, downsampled by several methods, compared with the unmoved one."""
+"""The tab Layer, without the page: a picture is moved and downsampled by several methods."""
 
 from __future__ import annotations
 
@@ -167,7 +167,9 @@ def count_orders(size: int, settings: Settings) -> int:
     """The number of functions that `ghs` takes for an axis of `size` pixels; too many for a page are refused."""
     orders = grids.resolve_orders(settings.kernel.orders, size, math.ceil(size / settings.stride))
     if orders > ORDERS:
-        raise ValueError(f"`orders` (={settings.orders}) are {orders:,} functions here; the page takes up to {ORDERS:,}.")
+        raise ValueError(
+            f"`orders` (={settings.orders}) are {orders:,} functions here; the page takes up to {ORDERS:,}."
+        )
     return orders
 
 

@@ -29,7 +29,9 @@ def build(blocks: gr.Blocks) -> None:
         with gr.Column(scale=1, min_width=270, elem_classes="controls"):
             stage = gr.HTML(js_on_load="window.shiftproof.stage(element, 'layer')", **STAGE, elem_id="layer-stage")
             rows = gr.Slider(**reach("circular", SIZE), value=0, label="Rows", elem_id="layer-rows", buttons=[])
-            columns = gr.Slider(**reach("circular", SIZE), value=0, label="Columns", elem_id="layer-columns", buttons=[])
+            columns = gr.Slider(
+                **reach("circular", SIZE), value=0, label="Columns", elem_id="layer-columns", buttons=[]
+            )
             kind = gr.Radio(list(layer.KINDS), value="circular", label="Shift", elem_id="layer-kind")
             back = gr.Button("Back to no shift", size="sm", elem_id="layer-back")
             picture = gr.Dropdown(list(SAMPLES), value="camera", label="Picture", elem_id="layer-picture")
@@ -44,9 +46,13 @@ def build(blocks: gr.Blocks) -> None:
             with gr.Accordion("Inside GHS: parameters, matrix and functions", open=False, elem_id="layer-parameters"):
                 usual = layer.Settings()
                 with gr.Row():
-                    stride = gr.Slider(1, 8, value=usual.stride, step=1, label="Stride, of all methods", buttons=[])
+                    stride = gr.Slider(1, 8, value=usual.stride, step=1, label="Stride", buttons=[])
                     orders = gr.Dropdown(
-                        ["N", "2N", "4N", "M"], value=usual.orders, allow_custom_value=True, label="Orders", min_width=110
+                        ["N", "2N", "4N", "M"],
+                        value=usual.orders,
+                        allow_custom_value=True,
+                        label="Orders",
+                        min_width=110,
                     )
                     sigma = gr.Dropdown(
                         ["band", "0.5*band", "2*band", "rule"],
@@ -59,7 +65,7 @@ def build(blocks: gr.Blocks) -> None:
                     pivot = gr.Radio(list(PIVOTS), value=usual.pivot, label="Pivot", min_width=240)
                 inside = gr.HTML(elem_id="layer-inside", apply_default_css=False)
 
-    settings = [stride, orders, sigma, anchor, pivot]
+    settings: list[Any] = [stride, orders, sigma, anchor, pivot]
     seen = [picture, own, size, kind, rows, columns, chosen, *settings]
     drawn = [stage, view]
     gr.on(
@@ -112,7 +118,7 @@ def show_inside(size: int, *settings: Any) -> str:
         return panels.notice(str(error))
 
 
-def reach(kind: str, size: int) -> dict[str, float]:
+def reach(kind: str, size: int) -> dict[str, Any]:
     """How far the sliders go: every circular shift once, half the picture for cropped ones, little below a pixel.
 
     >>> reach("circular", 32)

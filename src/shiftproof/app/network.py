@@ -22,7 +22,7 @@ from shiftproof.training.runs import open_weights, read_config, read_result
 
 SHIFTS = 1024  # tried at most: all of them up to 32 x 32 pixels
 IMAGES = 30  # of a data set that are offered
-PATHS = ("along the row", "along the column", "along the diagonal")
+PATHS = ("row", "column", "diagonal")
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,11 +54,11 @@ def _along(network: Network, sweep: Sweep, place: tuple[int, int], path: str) ->
         [seen.index(k) for k, _ in found],
         titles,
         places.index(place),
-        f"probability of the answer {path}",
+        f"probability of the answer along the {path}",
     )
     return (
         f"<figure>{chart}{drawing.legend([network.classes[k] for k in seen[: drawing.SERIES]])}"
-        f"<figcaption>the answer and its probability {path}</figcaption></figure>"
+        f"<figcaption>the answer and its probability along the {path}; full height is 100 %</figcaption></figure>"
     )
 
 

@@ -92,7 +92,9 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
             with gr.Row():
                 family = gr.Dropdown(families, value=families[0], label="Trained on", elem_id="network-family")
                 chosen = gr.CheckboxGroup(names, value=names[:SHOWN], label="Networks", elem_id="network-chosen")
-                path = gr.Radio(list(network.PATHS), value=network.PATHS[0], label="Path", elem_id="network-path")
+                path = gr.Radio(
+                    list(network.PATHS), value=network.PATHS[0], label="Path along the", elem_id="network-path"
+                )
             view = gr.HTML(elem_id="network-view", min_height=200, apply_default_css=False)
             gr.HTML(
                 panels.notes(
@@ -118,12 +120,19 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
         ]
 
     def compute(
-        family: str, picture: str, own: Tensor | None, chosen: list[str], progress: gr.Progress = gr.Progress()  # noqa: B008
+        family: str,
+        picture: str,
+        own: Tensor | None,
+        chosen: list[str],
+        progress: gr.Progress = gr.Progress(),  # noqa: B008
     ) -> Result:
         return behind.compute(family, picture, own, chosen, progress)
 
     def open_tab(
-        result: Result | None, family: str, own: Tensor | None, progress: gr.Progress = gr.Progress()  # noqa: B008
+        result: Result | None,
+        family: str,
+        own: Tensor | None,
+        progress: gr.Progress = gr.Progress(),  # noqa: B008
     ) -> list[Any]:
         if result is not None:  # opened before
             return [gr.skip()] * 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,38 +14,43 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from shiftproof.app.samples import SAMPLES, in_colours, sample
+from shiftproof.app.samples import in_colours, sample
 from shiftproof.app.uploads import plain
 from shiftproof.evaluation.classifier import Classifier
+from shiftproof.invariance import Shifts
 from shiftproof.models import ConversionError, ConversionReport, conversion_report, convert
 from shiftproof.models.files import FORMATS
 from shiftproof.models.programs import Predictor, load_predictor
 from shiftproof.reports import measure_page, page
 from shiftproof.reports.measure import IMAGENET, measure
-from shiftproof.reports.measurement import Measurement
+from shiftproof.reports.measurement import KindResult, Measurement
 from shiftproof.reports.pictures import fit
 
 SIZE = 64  # of pictures, where the network takes any
 SIZES = (16, 256)
-SHIFTS = 64
+REACH, FARTHEST = 4, 16  # pixels of the shifts that are tried, each way
+BUNDLED = ("camera", "astronaut", "cat", "coffee")
 _TIMM = re.compile(r"timm:[\w.]+", re.ASCII)
 Progress = Callable[[float, str], object]  # (share done, what is being done)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure: pictures (3, H, W) by name, their size and normalisation, the shifts to try, their kinds."""
+    """What to measure: pictures (3, H, W) by name, their size and normalisation, the kinds of shift.
+
+    Every shift by whole pixels up to `reach` each way is tried; of fractional ones all multiples of 1/8 of a pixel.
+    """
 
     pictures: Sequence[tuple[str, Tensor]]
     size: int = SIZE
     imagenet: bool = False
-    shifts: int = SHIFTS
+    reach: int = REACH
     kinds: Sequence[str] = ("circular",)
 
 
 def bundled() -> list[tuple[str, Tensor]]:
     """The pictures that are measured where nobody gives any."""
-    return [(name, sample(name)) for name in SAMPLES]
+    return [(name, sample(name)) for name in BUNDLED]
 
 
 def has_timm() -> bool:
@@ -93,7 +99,14 @@ def measure_timm(
             raise ValueError(f"{name} cannot be converted: {error}") from None
         results = [
             _measure(before, name, request, progress, 0.0, 0.4),
-            _measure(dataclasses.replace(before, function=new.eval()), f"{name}, converted to {method}", request, progress, 0.4, 1.0),
+            _measure(
+                dataclasses.replace(before, function=new.eval()),
+                f"{name}, converted to {method}",
+                request,
+                progress,
+                0.4,
+                1.0,
+            ),
         ]
     except (ValueError, OSError) as error:
         raise ValueError(plain(error, *([weights] if weights else []))) from None
@@ -111,21 +124,31 @@ def _measure(
     ready = request.imagenet and channels == 3
     mean, std = (IMAGENET["mean"], IMAGENET["std"]) if ready else ((0.0,) * channels, (1.0,) * channels)
 
-    def report(done: float, total: int) -> None:
-        if progress is not None:
-            progress(start + (end - start) * done / total, f"measuring {name}")
+    kinds: dict[str, KindResult] = {}
+    for k, kind in enumerate(request.kinds):
 
-    height, width = batch.shape[2:]
-    result = measure(
-        Classifier(predictor, mean, std),
-        batch,
-        shifts="all" if request.shifts >= height * width else request.shifts,
-        kinds=request.kinds,
-        names=[word for word, _ in request.pictures],
-        report=report,
-    )
+        def report(done: float, total: int, k: int = k) -> None:
+            if progress is not None:
+                share = (k + done / total) / len(request.kinds)
+                progress(start + (end - start) * share, f"measuring {name}")
+
+        result = measure(
+            Classifier(predictor, mean, std),
+            batch,
+            shifts="all" if kind == "fractional" else _around(request.reach, batch.shape[2:]),
+            kinds=[kind],
+            names=[word for word, _ in request.pictures],
+            report=report,
+        )
+        kinds |= result.kinds
     about = {"network": name, **result.about, "normalisation": "ImageNet's" if ready else "none, pixels in [0, 1]"}
-    return dataclasses.replace(result, about=about)
+    return dataclasses.replace(result, kinds=kinds, about=about)
+
+
+def _around(reach: int, sizes: Sequence[int]) -> Shifts:
+    """Every shift by up to `reach` pixels each way, each once."""
+    axes = [sorted({v % n for v in range(-reach, reach + 1)}) for n in sizes]
+    return [tuple((v + n // 2) % n - n // 2 for v, n in zip(s, sizes)) for s in itertools.product(*axes)]
 
 
 def _batch(predictor: Predictor, request: Request) -> Tensor:

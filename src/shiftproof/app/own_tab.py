@@ -21,26 +21,32 @@ def build() -> None:
         with gr.Column(scale=1, min_width=270, elem_classes="controls"):
             way = gr.Radio(list(_WAYS), value=_WAYS[0], label="Network", elem_id="own-way")
             model = gr.File(
-                label=f"model.pt2 or model.onnx, up to {FILE_BYTES >> 20} MiB", height=110, elem_id="own-model"
+                label=f"model.pt2 or model.onnx, up to {FILE_BYTES >> 20} MiB", height=150, elem_id="own-model"
             )
             with gr.Column(visible=False) as by_name:
                 if not own.has_timm():
                     gr.HTML(panels.notes(["timm is not installed here: `pip install timm`."]))
                 name = gr.Textbox("timm:resnet18", label="Name", max_lines=1, elem_id="own-name")
-                weights = gr.File(label="Its weights (.safetensors, .pt), if you have them", height=96)
+                weights = gr.File(label="Weights (.safetensors or .pt), optional", height=150)
                 method = gr.Dropdown(methods(), value="ghs", label="Converted to", elem_id="own-method")
             files = gr.File(
                 label=f"Pictures, up to {PICTURES}; without any: bundled ones",
                 file_count="multiple",
-                height=110,
+                height=150,
                 elem_id="own-pictures",
             )
             with gr.Accordion("How to measure", open=False):
                 size = gr.Slider(
-                    *own.SIZES, value=own.SIZE, step=1, label="Pixels on each side, if the network takes any", buttons=[]
+                    *own.SIZES,
+                    value=own.SIZE,
+                    step=1,
+                    label="Pixels on each side, if the network takes any",
+                    buttons=[],
                 )
                 imagenet = gr.Checkbox(False, label="Normalise as for ImageNet")
-                shifts = gr.Slider(16, 1024, value=own.SHIFTS, step=1, label="Shifts to try", buttons=[])
+                reach = gr.Slider(
+                    1, own.FARTHEST, value=own.REACH, step=1, label="Shifts up to, pixels each way", buttons=[]
+                )
                 kinds = gr.CheckboxGroup(list(KINDS), value=["circular"], label="Kinds of shift")
             start = gr.Button("Measure", variant="primary", elem_id="own-start")
         with gr.Column(scale=3, min_width=300, elem_classes="view"):
@@ -49,6 +55,7 @@ def build() -> None:
                 "It is measured here, on your machine, and forgotten. Files are data: nothing inside of them is run "
                 "as Python code.</p>",
                 elem_id="own-view",
+                apply_default_css=False,
                 min_height=200,
             )
 
@@ -61,7 +68,7 @@ def build() -> None:
     )
     start.click(
         measure,
-        [way, model, name, weights, method, files, size, imagenet, shifts, kinds],
+        [way, model, name, weights, method, files, size, imagenet, reach, kinds],
         [view, model, weights, files],
         concurrency_limit=1,
         concurrency_id="sweep",
@@ -79,7 +86,7 @@ def measure(
     files: list[str] | None,
     size: int,
     imagenet: bool,
-    shifts: int,
+    reach: int,
     kinds: list[str],
     progress: gr.Progress = gr.Progress(),  # noqa: B008
 ) -> list[Any]:
@@ -92,7 +99,7 @@ def measure(
         pictures = take_pictures(files) if files else own.bundled()
         if not kinds:
             raise ValueError("Choose at least one kind of shift.")
-        request = own.Request(pictures, int(size), imagenet, int(shifts), [KINDS[kind] for kind in kinds])
+        request = own.Request(pictures, int(size), imagenet, int(reach), [KINDS[kind] for kind in kinds])
         if way == _WAYS[1]:
             html = own.measure_timm(name, None if weights is None else Path(weights), method, request, report)
         elif model is None:

@@ -18,11 +18,21 @@ HEAD = (
 FONT = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif")
 MONO = ("ui-monospace", "DejaVu Sans Mono", "monospace")
 ACCENT = gr.themes.Color(
-    "#eef7fb", "#d6ecf5", "#aedaeb", "#7cc3de", "#43a9d6", "#1b8abb", "#0b6e99", "#095878", "#08455e", "#063547", "#04222e"
+    "#eef7fb",
+    "#d6ecf5",
+    "#aedaeb",
+    "#7cc3de",
+    "#43a9d6",
+    "#1b8abb",
+    "#0b6e99",
+    "#095878",
+    "#08455e",
+    "#063547",
+    "#04222e",
 )
 
 
-def build(library: Library, data_dir: Path | None = None) -> gr.Blocks:
+def build(library: Library, data_dir: Path | None = None) -> Any:
     """The page with all of its events."""
     with gr.Blocks(title="shiftproof", analytics_enabled=False, fill_width=True, delete_cache=(600, 3600)) as blocks:
         gr.HTML(HEAD)
@@ -56,6 +66,10 @@ def theme() -> Any:
         input_background_fill_dark="#1f242a",
         border_color_primary_dark="#363d45",
         block_border_color_dark="#363d45",
+        button_secondary_background_fill_dark="#2a3037",
+        button_secondary_background_fill_hover_dark="#363d45",
+        checkbox_label_background_fill_dark="#2a3037",
+        checkbox_label_background_fill_hover_dark="#363d45",
         slider_color="*primary_600",
         slider_color_dark="*primary_400",
         checkbox_background_color_selected="*primary_600",

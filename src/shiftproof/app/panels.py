@@ -10,9 +10,9 @@ from shiftproof.app.layer import Comparison, Inside, Panel
 
 SCALE = 0.25  # of the difference pictures, the same for all, always
 LAWS = {
-    "exact-invariant": "stays the same, bit for bit",
-    "equivariant": "moves along with the picture",
-    "none": "no promise",
+    "exact-invariant": "stays, bit for bit",
+    "equivariant": "moves along",
+    "none": "makes no promise",
 }
 
 
@@ -24,15 +24,15 @@ def stage(comparison: Comparison, shift: tuple[float, float], kind: str, name: s
         row, column = comparison.pivot
         ring = f'<i class="ring" style="left:{(column + 0.5) / width:.3%};top:{(row + 0.5) / height:.3%}"></i>'
     picture = drawing.picture(comparison.moved.numpy())
-    return movable(picture, f"{name}, moved by {moved_by(shift)}", width, kind == "circular", ring) + where(
-        shift, ' <span class="soft"><i class="ring key"></i>pivot of GHS</span>' if ring else ""
-    )
+    legend = '<p class="soft"><i class="ring key"></i>the pivot of GHS</p>' if ring else ""
+    words = f"{name}, moved by {moved_by(shift)}"
+    return movable(picture, words, width, kind == "circular", ring) + where(shift) + legend
 
 
-def where(shift: tuple[float, float], html: str = "") -> str:
+def where(shift: tuple[float, float]) -> str:
     """How far the picture was moved, and how to move it."""
     return (
-        f'<p class="where"><b class="number">{moved_by(shift)}</b> rows, columns{html}</p>'
+        f'<p class="where"><b class="number">{moved_by(shift)}</b> rows, columns</p>'
         '<p class="soft">Drag it, or click on it and use the arrow keys.</p>'
     )
 
@@ -59,7 +59,7 @@ def methods(comparison: Comparison) -> str:
     if not comparison.panels:
         return '<p class="soft">Choose a method to see what it makes of the picture.</p>'
     scale = (
-        f'<p class="scale soft">Difference to the output of the unmoved picture: <span>−{SCALE:g}</span>'
+        f'<p class="scale soft">Difference to the output of the unmoved picture: <span>-{SCALE:g}</span>'
         f'<i class="diverging"></i><span>+{SCALE:g}</span></p>'
     )
     return f'<div class="panels">{"".join(map(_method, comparison.panels))}</div>{scale}'
@@ -79,8 +79,8 @@ def _method(panel: Panel) -> str:
     )
     return (
         f'<article class="panel" data-method="{escape(panel.method)}">{head}{pictures}'
-        f'<p class="ad">AD {figure(panel.total, panel.exact)}</p>'
-        f'<p class="soft number">mean {panel.mean:.4f} · max {panel.largest:.3f}</p></article>'
+        f'<p class="ad"><span class="soft">AD</span> {figure(panel.total, panel.exact)}</p>'
+        f'<p class="soft number">mean {panel.mean:.4f}<br>max {panel.largest:.3f}</p></article>'
     )
 
 
@@ -106,7 +106,7 @@ def inner(parts: Inside) -> str:
         f'<span class="number">{top:.2f}</span>.</figcaption></figure>'
         f"<figure>{drawing.curves(parts.x, parts.functions, names, 'Gaussian-Hermite functions')}"
         f"<figcaption>Gaussian-Hermite functions over the axis, {drawn}, scale "
-        f'σ = <span class="number">{parts.sigma:.3f}</span>.</figcaption></figure></div>'
+        f'<i>&sigma;</i> = <span class="number">{parts.sigma:.3f}</span>.</figcaption></figure></div>'
     )
 
 
