@@ -25,6 +25,7 @@ def application(runs: Sequence[Path], data_dir: Path | None, cache: Path) -> App
     gradio is told before it is imported to ask and to tell nobody.
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(2**31)  # no statistics after every event, for nobody
     os.environ["GRADIO_TEMP_DIR"] = str(cache)
     os.environ["HF_HUB_OFFLINE"] = "1"
     import gradio as gr
@@ -66,8 +67,8 @@ def listen(port: int) -> socket.socket:
     raise OSError(f"no free port from {port} to {candidate}: {reason}")
 
 
-def serve(app: Application, listening: socket.socket, ready: Callable[[], None]) -> Any:
-    """A server for an application; `ready` is called when it answers. `run(sockets=[listening])` returns on Ctrl-C."""
+def serve(app: Application, ready: Callable[[], None]) -> Any:
+    """A uvicorn server for an application; `ready` is called when it answers."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -98,6 +99,6 @@ def run(
             webbrowser.open(url)
 
     with listening, tempfile.TemporaryDirectory(prefix="shiftproof-app-", ignore_cleanup_errors=True) as cache:
-        server = serve(application(places, data_dir, Path(cache)), listening, ready)
+        server = serve(application(places, data_dir, Path(cache)), ready)
         server.run(sockets=[listening])
     return 0

@@ -1,7 +1,8 @@
-"""Who may talk to the page: the browser of this machine, on the page itself, and nobody else."""
+"""Who may talk to the server, and about what: the browser of this machine, on the page itself, about the page."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +13,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# what the page asks for. gradio has more: it would hand out files, fetch addresses, run ffmpeg, describe its interface
+OPEN = re.compile(
+    r"/|/(theme\.css|manifest\.json|favicon\.ico)|/(assets|static)(/[\w-][\w.-]*)+"
+    r"|/gradio_api/(upload|upload_progress|queue/join|queue/data|heartbeat/\w+)",
+    re.ASCII,
+)
 # the page needs inline code and gradio evaluates its own; nothing comes from, or goes, anywhere else
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -26,7 +33,7 @@ HEADERS = (
 
 
 class Guard:
-    """ASGI middleware: requests for another host, or from a page of another origin, are refused with 403.
+    """ASGI middleware: requests for another host, from a page of another origin, or beyond `OPEN`, get a 403.
 
     A page elsewhere that makes a name of its own lead here (DNS rebinding) is known by the host it asks for; a page
     elsewhere that sends its visitors' browsers here is known by its origin. Answers carry a policy that keeps the
@@ -42,7 +49,8 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = {name: value.decode("latin1") for name, value in scope["headers"]}
-        if not allowed(headers.get(b"host"), headers.get(b"origin")):
+        known = scope["type"] == "http" and OPEN.fullmatch(scope["path"]) is not None
+        if not known or not allowed(headers.get(b"host"), headers.get(b"origin")):
             await _refuse(scope, send)
             return
 

@@ -18,11 +18,12 @@ from shiftproof.app.samples import in_colours, sample
 from shiftproof.app.uploads import plain
 from shiftproof.evaluation.classifier import Classifier
 from shiftproof.invariance import Shifts
-from shiftproof.models import ConversionError, ConversionReport, conversion_report, convert
+from shiftproof.models import ConversionReport, conversion_report, convert
 from shiftproof.models.files import FORMATS
 from shiftproof.models.programs import Predictor, load_predictor
-from shiftproof.reports import measure_page, page
+from shiftproof.reports import page
 from shiftproof.reports.measure import IMAGENET, measure
+from shiftproof.reports.measure_page import sections
 from shiftproof.reports.measurement import KindResult, Measurement
 from shiftproof.reports.pictures import fit
 
@@ -58,79 +59,67 @@ def has_timm() -> bool:
     return importlib.util.find_spec("timm") is not None
 
 
-def measure_file(path: Path, request: Request, progress: Progress | None = None) -> str:
-    """The measure of an exported program or an ONNX file, as HTML; the file is deleted whatever comes of it."""
+def measure_file(path: Path, request: Request, progress: Progress) -> str:
+    """The measure of an exported program or an ONNX file, as HTML."""
     try:
         if not path.name.lower().endswith(FORMATS):
             raise ValueError(f"{path.name}: must be an exported program (.pt2) or an ONNX file (.onnx).")
-        predictor = load_predictor(str(path))
-        result = _measure(predictor, path.name, request, progress, 0.0, 1.0)
+        result = _measure(load_predictor(str(path)), path.name, request, progress)
     except ModuleNotFoundError as error:
         raise ValueError(f"{path.name} needs {error.name}: install it with `pip install {error.name}`.") from None
     except (ValueError, OSError) as error:
         raise ValueError(plain(error, path)) from None
-    finally:
-        path.unlink(missing_ok=True)
-    return _html(measure_page.sections(result))
+    parts = [f"{f'<h3>{escape(heading)}</h3>' if heading else ''}{html}" for heading, html in sections(result)]
+    return f'<div class="measure">{"".join(parts)}</div>'
 
 
-def measure_timm(
-    name: str, weights: Path | None, method: str, request: Request, progress: Progress | None = None
-) -> str:
-    """The measure of a network of timm's before and after conversion to a method, as HTML; `weights` are deleted.
+def measure_timm(name: str, weights: Path | None, method: str, request: Request, progress: Progress) -> str:
+    """The measure of a network of timm's before and after conversion to a method, as HTML.
 
     Without weights it has those it was drawn with: nothing is downloaded. Other Python code than timm's is not run.
     """
+    name = name.strip()
+    if not _TIMM.fullmatch(name):
+        raise ValueError(f"{name!r} must be `timm:NAME`, such as timm:resnet18.")
+    if not has_timm():
+        raise ValueError(f"{name} needs timm: install it with `pip install timm`.")
     try:
-        name = name.strip()
-        if not _TIMM.fullmatch(name):
-            raise ValueError(f"{name!r} must be `timm:NAME`, such as timm:resnet18.")
-        if not has_timm():
-            raise ValueError(f"{name} needs timm: install it with `pip install timm`.")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            before = load_predictor(name, weights)
-        source = before.function
-        assert isinstance(source, nn.Module)
-        example = _batch(before, request)
-        try:
-            new = convert(source, method, example=example.repeat(2, 1, 1, 1)[:2])
-        except ConversionError as error:
-            raise ValueError(f"{name} cannot be converted: {error}") from None
+            source = load_predictor(name, weights)
+        new = _convert(source, method, _batch(source, request))
+        converted = dataclasses.replace(source, function=new)
+        words = f"{name}, converted to {method}"
         results = [
-            _measure(before, name, request, progress, 0.0, 0.4),
-            _measure(
-                dataclasses.replace(before, function=new.eval()),
-                f"{name}, converted to {method}",
-                request,
-                progress,
-                0.4,
-                1.0,
-            ),
+            _measure(source, name, request, lambda share, what: progress(0.4 * share, what)),
+            _measure(converted, words, request, lambda share, what: progress(0.4 + 0.6 * share, what)),
         ]
     except (ValueError, OSError) as error:
         raise ValueError(plain(error, *([weights] if weights else []))) from None
-    finally:
-        if weights is not None:
-            weights.unlink(missing_ok=True)
-    return _before_and_after(results, conversion_report(new), trained=weights is not None)
+    notes = [] if weights else ["Its weights are random: none were given, and none are downloaded."]
+    return _before_and_after(results, conversion_report(new), notes)
 
 
-def _measure(
-    predictor: Predictor, name: str, request: Request, progress: Progress | None, start: float, end: float
-) -> Measurement:
+def _convert(source: Predictor, method: str, pictures: Tensor) -> nn.Module:
+    model = source.function
+    assert isinstance(model, nn.Module)
+    try:
+        return convert(model, method, example=pictures.repeat(2, 1, 1, 1)[:2]).eval()
+    except Exception as error:  # whatever a network raises that is traced and run
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"{source.source} cannot be converted: {reason}") from error
+
+
+def _measure(predictor: Predictor, name: str, request: Request, progress: Progress) -> Measurement:
     batch = _batch(predictor, request)
     channels = batch.shape[1]
     ready = request.imagenet and channels == 3
     mean, std = (IMAGENET["mean"], IMAGENET["std"]) if ready else ((0.0,) * channels, (1.0,) * channels)
-
     kinds: dict[str, KindResult] = {}
     for k, kind in enumerate(request.kinds):
 
         def report(done: float, total: int, k: int = k) -> None:
-            if progress is not None:
-                share = (k + done / total) / len(request.kinds)
-                progress(start + (end - start) * share, f"measuring {name}")
+            progress((k + done / total) / len(request.kinds), f"measuring {name}")
 
         result = measure(
             Classifier(predictor, mean, std),
@@ -160,33 +149,18 @@ def _batch(predictor: Predictor, request: Request) -> Tensor:
     return torch.stack([fit(in_colours(picture, predictor.channels or 3), size) for _, picture in request.pictures])
 
 
-def _before_and_after(results: Sequence[Measurement], report: ConversionReport, trained: bool) -> str:
-    head = ("where", "was", "is", "behind")
-    rows = [[r.name, r.was, r.now, r.after] for r in report.replaced]
-    notes = [line for line in report.lines() if "fine-tuning" not in line]
-    if not trained:
-        notes.append("Its weights are random: none were given, and none are downloaded. Shifts matter all the same.")
-    else:
-        notes.append("The weights were trained without the new layers: they want fine-tuning.")
-    replaced = page.table(head, rows) + "".join(f'<p class="soft">{escape(note)}</p>' for note in notes)
-    parts = []
+def _before_and_after(results: Sequence[Measurement], report: ConversionReport, notes: Sequence[str]) -> str:
+    """Both answers side by side, then numbers and maps of each, the rest on request."""
+    leads, details = [], []
     for word, result in zip(("Before conversion", "After conversion"), results):
-        (_, lead), *rest = measure_page.sections(result)
-        parts.append(f'<section class="half"><p class="over">{word}</p>{lead}</section>')
-        parts.append("".join(f"<details{_open(k)}><summary>{word}: {heading.lower()}</summary>{html}</details>"
-                             for k, (heading, html) in enumerate(rest)))  # fmt: skip
-    leads, details = parts[::2], parts[1::2]
-    what = f"<details><summary>What was replaced</summary>{replaced}</details>"
-    return f'<div class="measure"><div class="halves">{"".join(leads)}</div>{"".join(details)}{what}</div>'
-
-
-def _open(k: int) -> str:
-    """Numbers and heat maps are seen at once, the rest on request."""
-    return " open" if k < 2 else ""
-
-
-def _html(sections: Sequence[tuple[str, str]]) -> str:
-    body = "".join(
-        f"<section>{f'<h3>{escape(heading)}</h3>' if heading else ''}{html}</section>" for heading, html in sections
-    )
-    return f'<div class="measure">{body}</div>'
+        (_, lead), *rest = sections(result)
+        leads.append(f'<section class="half"><p class="over">{word}</p>{lead}</section>')
+        details += [
+            f"<details{' open' if k < 2 else ''}><summary>{word}: {escape(heading.lower())}</summary>{html}</details>"
+            for k, (heading, html) in enumerate(rest)
+        ]
+    rows = [[r.name, r.was, r.now, r.after] for r in report.replaced]
+    below = "".join(f'<p class="soft">{escape(line)}</p>' for line in [*report.lines(), *notes])
+    table = page.table(("where", "was", "is", "behind"), rows)
+    details.append(f"<details><summary>What was replaced</summary>{table}{below}</details>")
+    return f'<div class="measure"><div class="halves">{"".join(leads)}</div>{"".join(details)}</div>'

@@ -108,4 +108,8 @@ def measure(
             html = own.measure_file(Path(model), request, report)
     except ValueError as error:
         html = panels.notice(str(error))
+    finally:
+        for file in (model, weights):
+            if file is not None:
+                Path(file).unlink(missing_ok=True)
     return [html, None, None, None]

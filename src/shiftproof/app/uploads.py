@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +16,7 @@ FILE_BYTES = 256 * 2**20  # of networks: the server takes nothing larger
 PIXELS = 24_000_000
 KEPT = 512  # pixels on the longer side of what is kept of a picture
 PICTURES = 16
+_one_at_a_time = threading.Lock()  # a decoded picture is large, and filters of warnings belong to the whole process
 
 
 def take_picture(file: str | Path) -> Tensor:
@@ -23,8 +26,9 @@ def take_picture(file: str | Path) -> Tensor:
     """
     path = Path(file)
     try:
-        _check(path)
-        picture = read_picture(path)
+        with _one_at_a_time:
+            _check(path)
+            picture = read_picture(path)
     except (ValueError, OSError) as error:
         raise ValueError(plain(error, path)) from None
     finally:
@@ -62,16 +66,17 @@ def _check(path: Path) -> None:
         raise ValueError(f"{path} is empty.")
     if size > PICTURE_BYTES:
         raise ValueError(f"{path} has {size / 2**20:.0f} MiB; pictures may have {PICTURE_BYTES >> 20} here.")
-    limit = Image.MAX_IMAGE_PIXELS
     try:
-        with Image.open(path) as opened:
-            width, height = opened.size
-    except Image.DecompressionBombError:  # more than twice Pillow's own limit
-        raise ValueError(f"{path} has more than {2 * (limit or 0) / 1e6:.0f} megapixels; {_ROOM}.") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of many pixels, and odd metadata
+            with Image.open(path) as opened:
+                width, height = opened.size
+    except Image.DecompressionBombError:
+        pixels = "far too many"
     except Exception:  # no picture: `read_picture` has the words for it
         return
-    if width * height > PIXELS:
-        raise ValueError(f"{path} has {width * height / 1e6:.0f} megapixels; {_ROOM}.")
-
-
-_ROOM = f"pictures may have {PIXELS / 1e6:.0f} here"
+    else:
+        if width * height <= PIXELS:
+            return
+        pixels = f"{width * height / 1e6:.0f}"
+    raise ValueError(f"{path} has {pixels} megapixels; pictures may have {PIXELS / 1e6:.0f} here.")
