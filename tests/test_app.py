@@ -36,6 +36,7 @@ SWITCHES = (
     "--disable-component-update --disable-sync"
 )
 PATIENCE = 60_000  # milliseconds: a limit, not a measurement
+expect.set_options(timeout=PATIENCE)
 
 
 class Server:
@@ -127,7 +128,7 @@ class Visitor:
         self.wait("#layer-view .panel")
 
     def wait(self, selector: str) -> None:
-        self.page.wait_for_selector(selector, timeout=PATIENCE)
+        self.page.wait_for_selector(selector)
 
     def move(self, tab: str, rows: float, columns: float) -> None:
         for axis, value in (("rows", rows), ("columns", columns)):
@@ -137,7 +138,7 @@ class Visitor:
     def stands(self, tab: str, rows: float, columns: float) -> None:
         """Wait until the picture stands there."""
         words = "({})".format(", ".join(f"{v:+g}" if v else "0" for v in (rows, columns)))
-        expect(self.page.locator(f"#{tab}-stage .where b")).to_have_text(words, timeout=PATIENCE)
+        expect(self.page.locator(f"#{tab}-stage .where b")).to_have_text(words)
 
     def difference(self, method: str) -> tuple[str, bool]:
         """What a panel says of AD, and whether it says equal bits."""

@@ -481,7 +481,7 @@ def test_the_command_opens_the_page(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         def run(self, sockets: Any) -> None:
             self.ready()
 
-    monkeypatch.setattr(command.webbrowser, "open", opened.append)
+    monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr(command, "application", lambda *a: asked.append(a))
     monkeypatch.setattr(command, "serve", lambda app, ready: Server(ready))
     assert main(["app", "--port", "0"]) == 0

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from shiftproof.app.samples import in_colours, sample
 from shiftproof.app.uploads import plain
 from shiftproof.evaluation.classifier import Classifier
-from shiftproof.invariance import Shifts
+from shiftproof.invariance import Shift
 from shiftproof.models import ConversionReport, conversion_report, convert
 from shiftproof.models.files import FORMATS
 from shiftproof.models.programs import Predictor, load_predictor
@@ -134,7 +134,7 @@ def _measure(predictor: Predictor, name: str, request: Request, progress: Progre
     return dataclasses.replace(result, kinds=kinds, about=about)
 
 
-def _around(reach: int, sizes: Sequence[int]) -> Shifts:
+def _around(reach: int, sizes: Sequence[int]) -> list[Shift]:
     """Every shift by up to `reach` pixels each way, each once."""
     axes = [sorted({v % n for v in range(-reach, reach + 1)}) for n in sizes]
     return [tuple((v + n // 2) % n - n // 2 for v, n in zip(s, sizes)) for s in itertools.product(*axes)]
