@@ -3,10 +3,12 @@
 Screenshots go to the folder `$SHIFTPROOF_ARTIFACTS`, or `.artifacts/app`.
 """
 
+import asyncio
 import http.client
 import io
 import json
 import os
+import queue
 import re
 import shutil
 import struct
@@ -47,15 +49,15 @@ class Server:
         self.socket = command.listen(0)
         self.port = self.socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        ready = threading.Event()
-        self.server = command.serve(command.application(runs, None, cache), ready.set)
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
+        started: queue.Queue[Any] = queue.Queue()
+        made = command.serve(lambda: command.application(runs, None, cache), self.socket, started.put)
+        self.thread = threading.Thread(target=asyncio.run, args=[made])
         self.thread.start()
-        assert ready.wait(60)
+        self.server = started.get(timeout=PATIENCE / 1000)
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self.thread.join(30)
+        self.thread.join(PATIENCE / 1000)
         self.socket.close()
 
     def kept(self) -> list[Path]:

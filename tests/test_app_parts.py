@@ -474,16 +474,13 @@ def test_the_command_opens_the_page(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     opened: list[str] = []
     asked: list[Any] = []
 
-    class Server:
-        def __init__(self, ready: Any) -> None:
-            self.ready = ready
-
-        def run(self, sockets: Any) -> None:
-            self.ready()
+    async def serve(make: Any, listening: Any, ready: Any) -> None:
+        make()
+        ready(None)
 
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr(command, "application", lambda *a: asked.append(a))
-    monkeypatch.setattr(command, "serve", lambda app, ready: Server(ready))
+    monkeypatch.setattr(command, "serve", serve)
     assert main(["app", "--port", "0"]) == 0
     assert opened[0] in capsys.readouterr().out
     assert main(["app", "--port", "0", "--no-browser", "--json", "--runs", "here"]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -9,10 +10,12 @@ import tempfile
 import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from shiftproof import checks
 from shiftproof.app.guard import Application, Guard
+
+if TYPE_CHECKING:
+    import uvicorn
 
 HOST = "127.0.0.1"
 PORTS = 100  # tried one after the other
@@ -67,17 +70,23 @@ def listen(port: int) -> socket.socket:
     raise OSError(f"no free port from {port} to {candidate}: {reason}")
 
 
-def serve(app: Application, ready: Callable[[], None]) -> Any:
-    """A uvicorn server for an application; `ready` is called when it answers."""
+async def serve(
+    make: Callable[[], Application], listening: socket.socket, ready: Callable[[uvicorn.Server], None]
+) -> None:
+    """Make an application and serve it until Ctrl-C, or until somebody sets `should_exit` of what `ready` is given.
+
+    It is made here, where an event loop runs: gradio would otherwise leave several of its own behind.
+    """
+    app = make()
     import uvicorn
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            ready()
+            ready(self)
 
     config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none", server_header=False)
-    return Server(config)
+    await Server(config).serve(sockets=[listening])
 
 
 def run(
@@ -88,17 +97,15 @@ def run(
     as_json: bool = False,
 ) -> int:
     """`shiftproof app`: open the page and keep it open until Ctrl-C."""
-    checks.integer("port", port, minimum=0)
     places = [place for place in RUNS if place.is_dir()] if runs is None else list(runs)
     listening = listen(port)
     url = f"http://{HOST}:{listening.getsockname()[1]}"
 
-    def ready() -> None:
+    def ready(server: object) -> None:
         print(json.dumps({"url": url}) if as_json else f"shiftproof app: {url} (Ctrl-C ends it)", flush=True)
         if browser:
             webbrowser.open(url)
 
     with listening, tempfile.TemporaryDirectory(prefix="shiftproof-app-", ignore_cleanup_errors=True) as cache:
-        server = serve(application(places, data_dir, Path(cache)), ready)
-        server.run(sockets=[listening])
+        asyncio.run(serve(lambda: application(places, data_dir, Path(cache)), listening, ready))
     return 0

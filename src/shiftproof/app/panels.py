@@ -61,6 +61,7 @@ def methods(comparison: Comparison) -> str:
     scale = (
         f'<p class="scale soft">Difference to the output of the unmoved picture: <span>-{SCALE:g}</span>'
         f'<i class="diverging"></i><span>+{SCALE:g}</span></p>'
+        '<p class="soft">AD is the sum of absolute differences over all pixels and channels, mean and max likewise.</p>'
     )
     return f'<div class="panels">{"".join(map(_method, comparison.panels))}</div>{scale}'
 
