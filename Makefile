@@ -7,12 +7,12 @@ BIN := $(VENV)/bin
 # oneDNN must not pick instructions that a virtual machine announces and then refuses
 export ONEDNN_MAX_CPU_ISA := AVX512_CORE_BF16
 
-.PHONY: demo test lint check-types bench docs soak clean compiler
+.PHONY: demo test lint check-types bench docs soak clean compiler browser
 
 demo: $(VENV)/.report
 	$(BIN)/shiftproof demo --out demo
 
-test: compiler $(VENV)/.dev lint check-types
+test: compiler browser $(VENV)/.dev lint check-types
 	rm -f .coverage .coverage.*
 	$(BIN)/pytest -n 2 --dist worksteal --durations=12 --cov --cov-report=
 	$(BIN)/coverage report
@@ -34,7 +34,7 @@ docs: $(VENV)/.dev
 	@echo 'open site/index.html'
 
 # the property tests with many more examples
-soak: compiler $(VENV)/.dev
+soak: compiler browser $(VENV)/.dev
 	SHIFTPROOF_PROFILE=soak $(BIN)/pytest -n 2 --dist worksteal tests
 
 $(VENV)/bin/pip:
@@ -54,5 +54,12 @@ compiler:
 	  command -v apt-get >/dev/null && apt-get update -q && apt-get install -q -y --no-install-recommends g++; } || { \
 	  echo 'make test needs a C++ compiler (g++ or clang++) for torch.compile: please install one.' >&2; exit 1; }
 
+# the tests of the app drive a real one
+browser:
+	@command -v chromium >/dev/null || { \
+	  command -v apt-get >/dev/null && apt-get update -q && \
+	  apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; } || { \
+	  echo 'make test needs the browser chromium for the tests of the app: please install it.' >&2; exit 1; }
+
 clean:
-	rm -rf src/shiftproof/*.so $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build demo bench site
+	rm -rf src/shiftproof/*.so $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build demo bench site .artifacts

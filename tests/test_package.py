@@ -36,9 +36,9 @@ LAYERS = [
     "training",
     "evaluation",
     "reports",
+    "app",
     "arguments",
     "cli",
-    "app",
     "__main__",
 ]
 

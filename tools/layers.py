@@ -22,7 +22,7 @@ _GROUPS = {
     "training": "Training",
     "evaluation": "Evaluation",
     "reports": "Records, tables, figures",
-    "arguments": "Commands",
+    "app": "Commands",
 }
 
 

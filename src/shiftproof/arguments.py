@@ -13,6 +13,7 @@ Handler = Callable[[argparse.Namespace], int]
 START = """\
 to begin with:
   shiftproof demo                                   the whole story on bundled data, a page at the end
+  shiftproof app                                    drag pictures, watch layers and networks
   shiftproof measure model.pt2 photos/              how far your network's answer moves when pictures do
   shiftproof convert timm:resnet18 -o model.pt2     make a network shift-proof
   shiftproof reproduce all                          every table and figure of the paper
@@ -81,6 +82,19 @@ def parser(handlers: Mapping[str, Handler]) -> argparse.ArgumentParser:
         examples=["", "--out somewhere"],
     )
     sub.add_argument("--out", type=Path, default=Path("demo"), metavar="DIR", help="where everything goes")
+
+    sub = command(
+        "app",
+        "Drag pictures on a page and watch what layers and networks make of them.",
+        data_dir,
+        examples=["", "--runs demo/runs"],
+    )
+    sub.add_argument("--port", type=int, default=7860, help="of 127.0.0.1; the next free one if it is taken, 0: any")
+    sub.add_argument(
+        "--runs", type=Path, nargs="+", metavar="DIR",
+        help="finished runs, or folders of them, whose networks to show; default: runs and demo/runs",
+    )  # fmt: skip
+    sub.add_argument("--no-browser", action="store_true", help="print the address and leave the browser alone")
 
     sub = command(
         "cameraman",

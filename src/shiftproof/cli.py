@@ -14,6 +14,7 @@ from shiftproof.arguments import Handler, parser
 # the extra that brings a module which the core does not need
 _EXTRAS = {
     "e2cnn": "e2",
+    "gradio": "app",
     "jsonschema": "train",
     "matplotlib": "report",
     "PIL": "report",
@@ -33,6 +34,12 @@ def _cameraman(options: argparse.Namespace) -> int:
     from shiftproof.reports import cameraman
 
     return cameraman.run(options.image, options.size, tuple(options.shift), options.out, options.json)
+
+
+def _app(options: argparse.Namespace) -> int:
+    from shiftproof.app import command
+
+    return command.run(options.port, options.runs, options.data_dir, not options.no_browser, options.json)
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -198,6 +205,7 @@ def parsers(top: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
 
 HANDLERS: dict[str, Handler] = {
     "demo": _demo,
+    "app": _app,
     "cameraman": _cameraman,
     "measure": _measure,
     "convert": _convert,

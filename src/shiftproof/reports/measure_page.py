@@ -22,14 +22,18 @@ _MEANING = {
 
 def render(result: Measurement) -> str:
     """The measurement as one self-contained page."""
+    return page.page(f"Shift measurement: {result.about.get('network', 'a network')}", sections(result))
+
+
+def sections(result: Measurement) -> list[tuple[str, str]]:
+    """What stands on the page, each part with its heading: the answer in a sentence comes first and has none."""
     kinds = list(result.kinds.values())
     tone = "good" if kinds[0].exact else "bad" if kinds[0].reference < 1 else ""
     others = " ".join(_clause(kind) for kind in kinds[1:])
     lead = f'<p class="lead {tone}">{escape(result.headline())}</p><p>{escape(others)}</p>{page.facts(result.about)}'
     light, dark = (page.image_png(result.figure(dark=mode)) for mode in (False, True))
     maps = page.picture("Heat maps over the shifts: share of answers kept, largest change of the scores", light, dark)
-    title = f"Shift measurement: {result.about.get('network', 'a network')}"
-    sections = [
+    return [
         ("", lead),
         ("Numbers", page.table(HEAD, [kind.row() for kind in kinds]) + page.facts(_reading(kinds))),
         (
@@ -41,7 +45,6 @@ def render(result: Measurement) -> str:
         ("The worst that happened", '<div class="pairs">' + "".join(_pair(result, k) for k in kinds) + "</div>"),
         *_gallery(result, kinds[0]),
     ]
-    return page.page(title, sections)
 
 
 def _clause(kind: KindResult) -> str:

@@ -63,6 +63,8 @@ ABLATION: dict[str, dict[str, Any]] = {
     "sigma: 2 band": _ghs(sigma="2*band"),
     "projection: least squares": _ghs(projection="least-squares"),
     "gain: paper": _ghs(gain="paper"),
+    "taper: linear": _ghs(taper="linear"),
+    "taper: cosine": _ghs(taper="cosine"),
     "ties: window": _ghs(ties="window"),
     "ties: first": _ghs(ties="first"),
     "separate pivots": _ghs() | {"model.share": False},

@@ -73,6 +73,19 @@ def load_run(out: Path, which: str = "best", data_dir: Path | None = None) -> tu
     return model.to(memory_format=form).eval(), config, dataset  # type: ignore[call-overload]
 
 
+def open_weights(path: Path) -> tuple[nn.Module, dict[str, Any]]:
+    """The network in a file of weights, in eval mode, and what `describe` wrote beside them; needs no data set."""
+    tensors, about = read_tensors(path)
+    try:
+        made = {k: v for k, v in about["model"].items() if k != "options"} | about["model"]["options"]
+        channels, *size = about["size"]
+        model = create_model(num_classes=len(about["classes"]), in_channels=channels, size=size, **made)
+        model.load_state_dict(tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{path}: does not say what network its weights are of: {error}") from None
+    return model.eval(), about
+
+
 def read_result(out: Path) -> dict[str, Any] | None:
     """What a finished run wrote last, or None."""
     path = out / "result.json"

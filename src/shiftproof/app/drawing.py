@@ -1,0 +1,108 @@
+"""Small pictures as data URIs and small charts as SVG: quick to make, and at home on a light and on a dark page.
+
+Charts take their colours from the page (`app.css`); pictures of signed values are transparent where they are zero.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+POSITIVE, NEGATIVE = (0xE0, 0x52, 0x6A), (0x2F, 0x8F, 0xD0)
+SERIES = 6  # colours s0 .. s5 of the page
+
+
+def png(pixels: npt.NDArray[np.uint8]) -> str:
+    """Pixels (H, W), (H, W, 3) or (H, W, 4) as a data URI."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="PNG", compress_level=1)
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def picture(values: npt.NDArray[Any]) -> str:
+    """A picture (C, H, W) in [0, 1], of one or three channels; what lies outside is cut off."""
+    pixels = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
+    return png(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+
+
+def signed(values: npt.NDArray[Any], scale: float) -> str:
+    """Values (H, W), red where positive and blue where negative, opaque from `scale` on, transparent at zero."""
+    share = np.clip(np.nan_to_num(values / scale), -1, 1)
+    pixels = np.where((share > 0)[..., None], (*POSITIVE, 0), (*NEGATIVE, 0)).astype(np.uint8)
+    pixels[..., 3] = np.ceil(np.abs(share) * 255)  # what is not zero leaves a trace
+    return png(pixels)
+
+
+def heat(values: npt.NDArray[Any], top: float) -> str:
+    """Values (H, W) from 0 to `top` in a map of even steps of lightness; transparent where there is none (NaN)."""
+    share = np.clip(np.nan_to_num(values / (top or 1.0), posinf=1.0), 0, 1)
+    pixels = _colours()[np.rint(share * 255).astype(int)]
+    pixels[np.isnan(values), 3] = 0
+    return png(pixels)
+
+
+@functools.cache
+def _colours() -> npt.NDArray[np.uint8]:
+    from matplotlib import colormaps
+
+    return np.asarray(colormaps["magma"](np.arange(256), bytes=True), dtype=np.uint8)
+
+
+def curves(x: npt.NDArray[Any], rows: npt.NDArray[Any], names: Sequence[str], alternative: str) -> str:
+    """One line for each row over `x`, zero marked, names at the right."""
+    width, height, margin = 460.0, 200.0, 8.0
+    top = float(np.abs(rows).max()) or 1.0
+    across = margin + (x - x[0]) / (x[-1] - x[0]) * (width - 2 * margin)
+    middle = height / 2
+    lines = []
+    for k, row in enumerate(rows):
+        points = " ".join(f"{a:.1f},{middle - v / top * (middle - margin):.1f}" for a, v in zip(across, row))
+        lines.append(f'<polyline class="s{k % SERIES}" points="{points}"/>')
+    axis = f'<line class="axis" x1="{margin}" x2="{width - margin}" y1="{middle}" y2="{middle}"/>'
+    return _svg(width, height, axis + "".join(lines), alternative, "curves") + legend(names)
+
+
+def bars(shares: Sequence[float], series: Sequence[int], titles: Sequence[str], mark: int, alternative: str) -> str:
+    """Shares from 0 to 1 as bars, coloured by `series`, with words on hovering; the bar `mark` is pointed at."""
+    width, height, foot = 460.0, 120.0, 12.0
+    step = width / len(shares)
+    parts = [
+        f'<line class="grid" x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        for y in (0.5, height / 2 + 0.25, height - 0.5)
+    ]
+    for k, (share, colour, title) in enumerate(zip(shares, series, titles)):
+        size = max(1.0, share * (height - 1))
+        parts.append(
+            f'<rect class="s{colour % SERIES}{" here" if k == mark else ""}" x="{k * step + step * 0.1:.2f}" '
+            f'y="{height - size:.2f}" width="{step * 0.8:.2f}" height="{size:.2f}">'
+            f"<title>{escape(title)}</title></rect>"
+        )
+    middle = (mark + 0.5) * step
+    parts.append(f'<path class="mark" d="M{middle:.1f} {height + 2} l5 9 h-10 z"/>')
+    return _svg(width, height + foot, "".join(parts), alternative, "bars")
+
+
+def legend(names: Sequence[str], series: Sequence[int] | None = None) -> str:
+    """Names behind squares of their colour."""
+    numbers = range(len(names)) if series is None else series
+    return (
+        '<p class="legend">'
+        + " ".join(f'<span><i class="s{k % SERIES}"></i>{escape(name)}</span>' for k, name in zip(numbers, names))
+        + "</p>"
+    )
+
+
+def _svg(width: float, height: float, html: str, alternative: str, kind: str) -> str:
+    return (
+        f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(alternative)}" '
+        f'preserveAspectRatio="none">{html}</svg>'
+    )
