@@ -376,9 +376,10 @@ def test_the_network_tab_finds_the_worst_shift(visit: Callable[..., Visitor]) ->
     visitor.shot("network-dark")
     page.get_by_label("diagonal").click()
     expect(strided.locator("figcaption").first).to_contain_text("along the diagonal")
-    box = strided.locator(".map").bounding_box()
+    drawn = strided.locator(".map")
+    box = drawn.bounding_box()
     assert box is not None
-    page.mouse.click(box["x"] + box["width"] * 7.5 / 11, box["y"] + box["height"] * 3.5 / 11)
+    drawn.click(position={"x": box["width"] * 7.5 / 11, "y": box["height"] * 3.5 / 11})
     visitor.stands("network", -6, 6)
     page.locator("#network-back").click()
     visitor.stands("network", 0, 0)
