@@ -28,9 +28,9 @@ check-types: $(VENV)/.dev
 bench: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python benchmarks/bench.py --out bench
 
-# the property tests with many more examples
+# the property tests with many more examples; their counts become a page
 soak: compiler $(VENV)/.dev
-	SHIFTPROOF_PROFILE=soak $(BIN)/pytest -n 2 --dist worksteal tests
+	SHIFTPROOF_PROFILE=soak $(BIN)/pytest -n 2 --dist worksteal --reliability docs/reliability.md tests
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
