@@ -17,6 +17,8 @@ SOURCE = ROOT / "src" / "shiftproof"
 # imports point only to the left
 LAYERS = [
     "checks",
+    "files",
+    "pickles",
     "precision",
     "tracing",
     "cache",
