@@ -42,7 +42,7 @@ def vet(stream: IO[bytes]) -> None:
     all else.
     """
     stack: list[Any] = []
-    memo: dict[int, Any] = {}
+    memo: dict[Any, Any] = {}
     budget = 1000
     rest: Any = _Rest(stream)
     for count, (opcode, argument, _) in enumerate(pickletools.genops(rest)):
@@ -50,12 +50,12 @@ def vet(stream: IO[bytes]) -> None:
         if count > LONGEST:
             raise ValueError(f"it has more than {LONGEST:,} instructions")
         if name in _PUT or name == "MEMOIZE":
-            place = len(memo) if argument is None else int(argument)
+            place = len(memo) if argument is None else argument
             if not 0 <= place <= count:
                 raise ValueError(f"it remembers {count} things at most, and one of them at place {place}")
             memo[place] = stack[-1]
         elif name in _GET:
-            stack.append(memo[int(str(argument))])
+            stack.append(memo[argument])
         elif name == "DUP":
             stack.append(stack[-1])
         else:
