@@ -1,11 +1,13 @@
 """What several test files need: tolerances, maps that are hard, slow and obvious oracles."""
 
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from hypothesis import settings
 from torch import Tensor, nn
 
 from shiftproof.polynomials import hermite_series
@@ -13,6 +15,12 @@ from shiftproof.polynomials import hermite_series
 # one table for all tests: what rounding may do, by dtype
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 DTYPES = list(TOLERANCE)
+
+
+def effort(test: int, soak: int) -> settings:
+    """How many examples a property sees: the same ones in every `make test`, fresh ones in every `make soak`."""
+    long = os.environ.get("SHIFTPROOF_PROFILE") == "soak"
+    return settings(max_examples=soak if long else test, derandomize=not long, print_blob=long)
 
 
 def stir(model: nn.Module) -> None:

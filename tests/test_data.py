@@ -236,7 +236,9 @@ def test_broken_archives_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         path.write_bytes(whole)
         with monkeypatch.context() as patch:
             patch.setattr(store, "LIMIT", 4999)
-            with pytest.raises(ValueError, match=f"x.{kind}: wanted has 5,000 bytes, and no file"):
+            with pytest.raises(
+                ValueError, match=f"x.{kind}: (wanted has 5,000|unpacks to more than 4,999) bytes, and no"
+            ):
                 list(store.contents(path, path.name, ["wanted"]))
         assert dict(store.contents(path, path.name, ["wanted"])) == content
 

@@ -16,6 +16,8 @@ SOURCE = ROOT / "src" / "shiftproof"
 LAYERS = [
     "checks",
     "progress",
+    "files",
+    "pickles",
     "precision",
     "tracing",
     "cache",

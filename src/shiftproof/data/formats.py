@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftproof.data.store import LIMIT
+from shiftproof import pickles
+from shiftproof.data import store
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -31,6 +32,7 @@ Labels = npt.NDArray[np.int64]
 CIFAR_PIXELS = 3 * 32 * 32
 CIFAR_LABELS = {10: ("labels",), 100: ("coarse_labels", "fine_labels")}  # the last one is the class
 AMAT_PIXELS = 28 * 28
+PICTURES = ("PNG", "JPEG", "GIF", "TIFF", "BMP", "PPM", "WEBP")  # some of Pillow's others start programs
 
 
 def checked_labels(labels: npt.NDArray[Any], classes: int, name: object) -> Labels:
@@ -112,6 +114,7 @@ class _Restricted(pickle.Unpickler):
 def cifar_from_pickle(content: bytes, name: object, classes: int) -> bytes:
     """The binary version of one pickled batch of CIFAR: the same bytes as the official binary file."""
     try:
+        pickles.vet(io.BytesIO(content))
         batch = _Restricted(io.BytesIO(content), encoding="bytes").load()
     except Exception as error:  # a broken pickle can raise nearly anything
         raise ValueError(f"{name}: not a pickle of arrays that can be read safely ({error}).") from error
@@ -161,7 +164,7 @@ def idx_from_gzip(content: bytes, name: object, ndim: int) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
             header = file.read(4 + 4 * ndim)
             size = _idx_size(header, name, ndim)
-            if size > LIMIT:
+            if size > store.LIMIT:
                 raise ValueError(f"{name}: its header promises {size:,} bytes, more than any data set here has.")
             rest = file.read(size - len(header) + 1)
     except (EOFError, OSError, zlib.error) as error:
@@ -242,7 +245,7 @@ def _read_image(path: Path, size: int | None) -> Bytes:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as opened:
+            with Image.open(path, formats=PICTURES) as opened:
                 picture = _eight_bit(ImageOps.exif_transpose(opened))
     except Exception as error:  # Pillow's plug-ins raise nearly anything
         raise ValueError(f"{path}: not an image that can be read ({error}).") from error
@@ -257,10 +260,11 @@ def _eight_bit(picture: Picture) -> Picture:
     from PIL import Image
 
     if picture.mode == "F" or picture.mode.startswith("I"):
-        values, top = np.asarray(picture, np.float64), 1.0 if picture.mode == "F" else 65535.0
-        if not ((values >= 0) & (values <= top)).all():
+        values, top = np.asarray(picture), 1.0 if picture.mode == "F" else 65535.0
+        if not (values.min() >= 0 and values.max() <= top):
             raise ValueError(f"values of mode {picture.mode} must lie in 0..{top:g}")
-        return Image.fromarray(np.rint(values * (255 / top)).astype(np.uint8))
+        scale = np.float64(255 / top)  # row by row, for float64 would make a large picture eight times as large
+        return Image.fromarray(np.stack([np.rint(row * scale).astype(np.uint8) for row in values]))
     target = "L" if picture.mode in ("1", "L", "LA") else "RGB"
     if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
         black = Image.new("RGBA", picture.size, (0, 0, 0, 255))

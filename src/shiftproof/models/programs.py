@@ -104,7 +104,10 @@ def _onnx(path: Path) -> Predictor:
     options = runtime.SessionOptions()
     options.log_severity_level = 4  # problems come as exceptions
     try:
-        session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        # folding constants would compute them now, of whatever size the file says
+        session = runtime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
+        )
     except Exception as error:  # onnxruntime has one class for each of its codes
         reason = next(iter(str(error).splitlines()), "")
         raise ValueError(f"{path}: no ONNX network that can be read ({reason[:200]})") from error

@@ -1,4 +1,4 @@
-"""Pictures from files, of any kind Pillow reads, as tensors."""
+"""Pictures from files, of the kinds that are in common use, as tensors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from shiftproof.data.formats import PICTURES
 
 EXTENSIONS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
@@ -43,32 +45,30 @@ def read_picture(path: Path, channels: int = 3) -> Tensor:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd metadata
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as opened:
+            with Image.open(path, formats=PICTURES) as opened:
                 picture = ImageOps.exif_transpose(opened)
-                values = _values(picture, "L" if channels == 1 else "RGB")
+                return _values(picture, "L" if channels == 1 else "RGB")
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: too large for a picture: {error}") from error
     except Exception as error:  # Pillow's readers raise whatever they stumble over
         if isinstance(error, OSError) and error.filename is not None:  # missing or unreadable: the system's own words
             raise
         raise ValueError(f"{path} is not an image that Pillow can read.") from error
-    return torch.from_numpy(values).float()
 
 
-def _values(picture: Any, mode: str) -> Any:
-    """The pixels in [0, 1], as an array (C, H, W)."""
+def _values(picture: Any, mode: str) -> Tensor:
+    """The pixels in [0, 1]. (C, H, W)"""
     from PIL import Image
 
     if picture.mode == "F" or picture.mode.startswith("I"):
-        grey = np.nan_to_num(np.asarray(picture, dtype=np.float64))
+        grey = np.nan_to_num(np.array(picture, dtype=np.float32))
         top = 65535.0 if picture.mode.startswith("I") else max(float(grey.max()), 1.0)
-        grey = np.clip(grey / top, 0, 1)
-        return np.stack([grey] * len(mode))
+        return torch.from_numpy(grey).div_(top).clamp_(0, 1).expand(len(mode), -1, -1)
     if picture.has_transparency_data:
         seen = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
-    pixels = np.asarray(picture.convert(mode), dtype=np.float64) / 255
-    return pixels[None] if mode == "L" else pixels.transpose(2, 0, 1)
+    pixels = torch.from_numpy(np.array(picture.convert(mode)))
+    return (pixels[None] if mode == "L" else pixels.permute(2, 0, 1)).float().div_(255)
 
 
 def fit(picture: Tensor, size: tuple[int, int]) -> Tensor:

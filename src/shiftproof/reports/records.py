@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from shiftproof import checks, environment
+from shiftproof import checks, environment, files
 from shiftproof.data.store import atomic_write
 from shiftproof.training.config import WITHOUT_EFFECT, Config, flatten, from_dict
 
@@ -63,11 +63,10 @@ def write(record: Record, folder: Path) -> Path:
 
 def read(path: Path) -> Record:
     """A record from a file; what is not a record is a ValueError that says where it goes wrong."""
-    if path.stat().st_size > _LARGEST:
-        raise ValueError(f"{path}: not a record: larger than {_LARGEST >> 20} MiB.")
+    text = files.content(path, _LARGEST)
     try:
-        record = json.loads(path.read_text())
-    except (ValueError, RecursionError) as error:
+        record = files.parse_json(text)
+    except ValueError as error:
         raise ValueError(f"{path}: not a record: {error}") from None
     validate(record, str(path))
     return record  # type: ignore[no-any-return]
@@ -107,10 +106,10 @@ def validator() -> Any:
 
 def run(action: str, places: list[Path], as_json: bool) -> int:
     """`shiftproof records list | show | check`: a table of records, one of them, or what is wrong with them."""
-    files = find(places)
+    found = find(places)
     if action == "check":
-        return _check(files, as_json)
-    records = [(path, read(path)) for path in files]
+        return _check(found, as_json)
+    records = [(path, read(path)) for path in found]
     if as_json:
         out = [record for _, record in records]
         print(json.dumps(out[0] if action == "show" and len(out) == 1 else out, indent=2))
@@ -124,19 +123,19 @@ def run(action: str, places: list[Path], as_json: bool) -> int:
     return 0
 
 
-def _check(files: list[Path], as_json: bool) -> int:
+def _check(found: list[Path], as_json: bool) -> int:
     wrong: dict[str, str] = {}
-    for path in files:
+    for path in found:
         try:
             read(path)
         except ValueError as error:
             wrong[str(path)] = str(error)
     if as_json:
-        print(json.dumps({"records": len(files), "wrong": wrong}, indent=2))
+        print(json.dumps({"records": len(found), "wrong": wrong}, indent=2))
     else:
         for message in wrong.values():
             print(message)
-        print(f"{len(files)} records, {len(wrong)} wrong")
+        print(f"{len(found)} records, {len(wrong)} wrong")
     return 1 if wrong else 0
 
 

@@ -45,11 +45,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         header = json.loads(meta[_HEADER])
         if tensor_digest(tensors, header["state"]) != header["digest"]:
             raise ValueError("its contents do not match its digest")
-        return tensors, json.loads(header["state"])
+        state = json.loads(header["state"])
+        if not isinstance(state, dict):
+            raise ValueError(f"its state is a {type(state).__name__}")
+        return tensors, state
     except (OSError, MemoryError):
         raise  # says nothing about the file
     except Exception as error:  # the reader has its own kinds, and a damaged header has them all
-        raise ValueError(f"{path}: not a checkpoint that can be read: {str(error).splitlines()[0]}") from None
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"{path}: not a checkpoint that can be read: {reason}") from None
 
 
 def tensor_digest(tensors: Mapping[str, Tensor], text: str = "") -> str:

@@ -19,13 +19,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from shiftproof import checks
+from shiftproof import checks, files
 
 PRESETS = ("paper", "laptop", "smoke")
 OWN_PRESETS = ("e2",)  # networks with a recipe of their own: a file MODEL-PRESET.toml on top of the preset
 MIRRORED = ("cifar10", "cifar100", "folder")  # where the mirror image of a picture is of the same class
 # names that stand for more than a layer: `da` is the strided network, trained with circular shifts
 RECIPES: dict[str, dict[str, Any]] = {"da": {"model.method": "strided", "augment.shift": -1}}
+
+_LARGEST = 2**16  # bytes of a TOML file: beyond, its keys take the parser a time that grows with their square
 
 # settings that do not change the weights a run ends with
 WITHOUT_EFFECT = ("preset", "run.checkpoint_minutes", "run.keep", "run.tensorboard")
@@ -177,7 +179,7 @@ def configure(
     0.05
     """
     tree: dict[str, Any] = {"preset": checks.choice("preset", preset, PRESETS)}
-    own = {} if file is None else _read(file.read_text(), str(file))
+    own = {} if file is None else _own(file)
     given = dict(flatten(changes or {}))
     network = given.get("model.name", model or dict(flatten(own)).get("model.name"))
     for name in (preset, *[f"{network}-{preset}"] * (network in OWN_PRESETS)):
@@ -196,6 +198,11 @@ def configure(
 
 def from_dict(tree: Mapping[str, Any]) -> Config:
     """A configuration from nested dictionaries; unknown keys are refused with the nearest known one."""
+    return Config(**_parts(tree))
+
+
+def _parts(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a configuration, each checked on its own."""
     known = dict(keys())
     sections = {name.partition(".")[0] for name in known if "." in name}
     for name in sections & set(tree):
@@ -217,7 +224,7 @@ def from_dict(tree: Mapping[str, Any]) -> Config:
             parts[name] = hints[name](**value)
         except ValueError as error:
             raise ValueError(f"in `{name}`: {error}") from None
-    return Config(**parts)
+    return parts
 
 
 def keys() -> Iterator[tuple[str, dataclasses.Field[Any]]]:
@@ -288,10 +295,26 @@ def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
             tree[name] = value
 
 
+def _own(file: Path) -> dict[str, Any]:
+    """The settings in a file of the user's; each is checked here, while it is known where it stands."""
+    data = files.content(file, _LARGEST)
+    try:
+        tree = _read(data.decode(), str(file))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not a TOML file: {error}") from None
+    try:
+        _parts(tree)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+    return tree
+
+
 def _read(text: str, name: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        tree = tomllib.loads(text)
+        dict(flatten(tree))
+        return tree
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{name}: not a TOML file: {error}") from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -54,9 +55,10 @@ def _lines(path: Path) -> list[str]:
 def _step_of(line: str) -> float:
     """The step of a line; a line cut off by a kill counts as after everything."""
     try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return float("inf")
+        step = json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return math.inf
+    return step if isinstance(step, int) else math.inf
 
 
 class Display:

@@ -10,18 +10,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from shiftproof import files
 from shiftproof.data.batches import derive, split
 from shiftproof.data.sets import Dataset, Images, load_dataset
 from shiftproof.models import create_model
 from shiftproof.training.checkpoint import read_tensors
 from shiftproof.training.config import Config, from_dict
+
+_LARGEST = 2**26  # bytes of a JSON file
 
 
 def build_model(config: Config, dataset: Dataset) -> nn.Module:
@@ -89,7 +91,16 @@ def open_weights(path: Path) -> tuple[nn.Module, dict[str, Any]]:
 def read_result(out: Path) -> dict[str, Any] | None:
     """What a finished run wrote last, or None."""
     path = out / "result.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    if not path.exists():
+        return None
+    text = files.content(path, _LARGEST)
+    try:
+        result = files.parse_json(text)
+        if not isinstance(result, dict):
+            raise ValueError(f"it holds a {type(result).__name__}")
+    except ValueError as error:
+        raise ValueError(f"{path}: not the result of a run: {error}") from None
+    return result
 
 
 def read_config(out: Path) -> Config | None:
@@ -97,9 +108,13 @@ def read_config(out: Path) -> Config | None:
     path = out / "config.json"
     if not path.exists():
         return None
+    text = files.content(path, _LARGEST)
     try:
-        return from_dict(json.loads(path.read_text()))
-    except (ValueError, TypeError) as error:
+        tree = files.parse_json(text)
+        if not isinstance(tree, dict):
+            raise ValueError(f"it holds a {type(tree).__name__}")
+        return from_dict(tree)
+    except ValueError as error:
         raise ValueError(f"{path}: not the configuration of a run: {error}") from None
 
 
