@@ -73,7 +73,7 @@ def test_whole_files_are_read(name: str, sandbox: Sandbox) -> None:
 def test_damaged_files_are_read_right_or_refused(name: str, sandbox: Sandbox) -> None:
     reader = READERS[name]
 
-    @effort(60 // reader.cost, 1500 // reader.cost)
+    @effort(60 // reader.cost, 800 // reader.cost)
     @given(st.one_of([damaged(content, wrap) for content, wrap in reader.seeds()]))
     def law(content: bytes) -> None:
         outcome = read(sandbox, name, content)
