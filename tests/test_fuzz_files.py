@@ -14,7 +14,7 @@ from hostile import ATTACKS
 from laws import effort
 from mutations import damaged
 from readers import READERS
-from sandbox import Outcome, Sandbox
+from sandbox import PATIENCE, Outcome, Sandbox
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
 SECTION = "Files: damaged and hostile"
@@ -58,6 +58,34 @@ def judge(outcome: Outcome, file: str) -> str:
     if "MemoryError" in outcome.causes or "alloc" in outcome.causes.lower():
         return f"asked for memory without bound: {outcome.causes}"
     return ""
+
+
+@pytest.mark.parametrize(
+    ("deed", "complaint"),
+    [
+        ("nothing", ""),
+        ("writes_outside", "did ['open"),
+        ("makes_a_link", "did ['os.symlink"),
+        ("starts_a_program", 'did ["subprocess.Popen'),
+        ("calls_the_shell", 'did ["os.system'),
+        ("connects", 'did ["socket.connect'),
+        ("takes_memory", "raised MemoryError"),
+        ("hides_that_it_took_memory", "asked for memory without bound"),
+        ("crashes", "raised killed: exit code -11"),
+        ("hangs", "raised hung"),
+        ("raises_another_error", "raised KeyError"),
+        ("names_no_file", "does not name the file"),
+    ],
+)
+def test_the_judge_sees_what_is_wrong(
+    deed: str, complaint: str, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandbox.PATIENCE", 5.0 if deed == "hangs" else PATIENCE)
+    path = tmp_path / "in" / "file"
+    path.parent.mkdir()
+    found = judge(sandbox.call("misdeeds", deed, path), "file")
+    assert found.replace("'", '"').startswith(complaint.replace("'", '"'))
+    assert bool(found) == bool(complaint)
 
 
 @pytest.mark.parametrize("name", READERS)
