@@ -17,6 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -315,6 +316,7 @@ class Reader:
     file: str
     seeds: Callable[[], list[tuple[bytes, Wrap]]]
     cost: int = 1  # how many times as long as usual a case takes
+    memory: int = 300 * 2**20  # bytes that a file may take while it is read
 
 
 READERS = {
@@ -337,7 +339,8 @@ READERS = {
         Reader("zip", archive, "x.zip", lambda: [(zipped({n: _member(n) for n in MEMBERS}), plain)]),
         Reader("archive into the store", into_store, "x.tar", lambda: [(_tar("w"), plain)]),
         *(
-            Reader(f"{kind.lower()} {use}", function, f"x.{kind.lower()}", functools.partial(_pictures, kind))
+            # a picture may have 89 million pixels, with three colours, as bytes and as float32
+            Reader(f"{kind.lower()} {use}", function, f"x.{kind.lower()}", partial(_pictures, kind), memory=2**31)
             for kind in ("PNG", "JPEG", "GIF", "TIFF", "BMP", "WEBP", "PPM")
             for use, function in (("to measure", picture), ("of a set", picture_of_a_set))
         ),

@@ -422,7 +422,7 @@ class Squeeze(nn.Module):
         (TwoPaths(), "`the model` takes another path in training than in evaluation"),
         (Ladder(), "`once` .* `second` .* meet again, but do not come from one grid"),
         (Attention(), "`mul` does not move with its map"),
-        (Squeeze(), "not invariant bit for bit: look for an operation before the first"),
+        (Squeeze(), "`mean` does not round alike at every position"),
         (
             nn.Sequential(nn.Conv2d(3, 3, 3, stride=2), nn.MaxPool2d(2, return_indices=True)),
             "hands out indices, which have no meaning",

@@ -54,7 +54,7 @@ def rewrite(
     costs = {op.node: _flops(op, values) for op in ops}
     for op in ops:
         if (op.node in converted or (op.node not in nodes and padding is not None)) and op.kind != "slice":
-            _make_dense(traced, op, padding, modules, report)
+            _make_dense(traced, op, values, padding, modules, report)
     for number, group in enumerate(groups, start=1):
         _downsample(traced, group, values, make, number, costs, report)
     for op in ops:
@@ -65,7 +65,12 @@ def rewrite(
 
 
 def _make_dense(
-    traced: fx.GraphModule, op: Operation, padding: str | None, modules: dict[str, nn.Module], report: ConversionReport
+    traced: fx.GraphModule,
+    op: Operation,
+    values: Values,
+    padding: str | None,
+    modules: dict[str, nn.Module],
+    report: ConversionReport,
 ) -> None:
     """Set stride 1 and the padding of an operation."""
     name = where(op.node)
@@ -89,7 +94,9 @@ def _make_dense(
         op.node.args, op.node.kwargs = (op.node.all_input_nodes[0],), {}
     if padding is not None and not op.pointwise:
         report.repadded.append(name)
-        if not op.keeps_size and not (op.strided and all(k <= s for k, s in zip(op.kernel, op.stride))):
+        before, after = (values[node].shape[2:] for node in (op.node.all_input_nodes[0], op.node))
+        rounded_up = all(n == -(-m // s) for m, n, s in zip(before, after, op.stride))
+        if not rounded_up or not (op.keeps_size or (op.strided and all(k <= s for k, s in zip(op.kernel, op.stride)))):
             report.resized.append(f"{name} ({op}, padding {'x'.join(map(str, sorted(set(op.padding))))})")
 
 

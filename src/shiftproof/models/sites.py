@@ -70,6 +70,9 @@ def _is_norm_or_activation(
         return False  # maps meet here
     every = (slice(None), slice(None), *(slice(None, None, 2) for _ in op.stride))
     try:
+        if 1 in x.shape[2:]:  # at stride 1 there is more of it, and of one value nothing can be left out
+            x = torch.randn(*x.shape[:2], *(4 if n == 1 else n for n in x.shape[2:]), dtype=x.dtype, device=x.device)
+            y = _apply(user, node, x, values, modules)
         return torch.allclose(_apply(user, node, x[every], values, modules), y[every], rtol=1e-4, atol=1e-5)
     except (RuntimeError, ValueError, TypeError):
         return False
@@ -128,15 +131,15 @@ def unsupported(
 def group_sites(sites: list[Site], frames: Frames, problems: list[str]) -> list[list[Site]]:
     """Sites whose maps meet again, leader first; what cannot be grouped becomes a problem."""
     by_output: dict[fx.Node, list[Site]] = defaultdict(list)
-    alone = []
+    alone: list[list[Site]] = []
     for site in sites:
         if site.op.kind == "max pooling with indices":
             continue
         node = site.op.node
         if node.all_input_nodes[0] not in frames.space:
             problems.append(f"{where(node)} ({site.op}) works on something that is no map of the input any more.")
-        elif node not in frames.space:  # a single value is left, which has no frame
-            alone.append([site])
+        elif node not in frames.space:  # a single value is left, which has no frame: it may meet any other
+            _join(alone, site, frames)
         else:
             by_output[frames.of(node)].append(site)
     groups = []
@@ -152,10 +155,25 @@ def group_sites(sites: list[Site], frames: Frames, problems: list[str]) -> list[
             )
             continue
         (group,) = by_input.values()
-        # the main branch leads: a convolution over a neighbourhood, with its activation
-        lead = max(group, key=lambda site: (site.op.kind == "convolution" and not site.op.pointwise, site.active))
-        groups.append([lead, *(site for site in group if site is not lead)])
-    return alone + groups
+        groups.append(group)
+    return [_led(group) for group in alone + groups]
+
+
+def _join(groups: list[list[Site]], site: Site, frames: Frames) -> None:
+    """Add a site to a group that comes from the same grid by the same stride, unless one needs the other's outcome."""
+    here = site.op.node.all_input_nodes[0]
+    for group in groups:
+        first = group[0].op
+        same = frames.of(first.node.all_input_nodes[0]) is frames.of(here) and first.stride == site.op.stride
+        if same and not any(_leads_to(other.op.node, here) for other in group):
+            return group.append(site)
+    return groups.append([site])
+
+
+def _led(group: list[Site]) -> list[Site]:
+    """The main branch leads: a convolution over a neighbourhood, with its activation."""
+    lead = max(group, key=lambda site: (site.op.kind == "convolution" and not site.op.pointwise, site.active))
+    return [lead, *(site for site in group if site is not lead)]
 
 
 def where(node: fx.Node) -> str:
