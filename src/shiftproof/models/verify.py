@@ -27,6 +27,7 @@ def verify(traced: fx.GraphModule, x: Tensor, report: ConversionReport, strict: 
     """
     if report.law == "none":
         return
+    x = x.contiguous()  # as its shifted copies are: another memory layout may round differently
     problems = [] if aligned else stages(traced, x)
     if report.law == "exact-invariant" and not problems and not aligned:
         problems = inexact(traced, x)
@@ -49,7 +50,6 @@ def verify(traced: fx.GraphModule, x: Tensor, report: ConversionReport, strict: 
 def whole(traced: fx.GraphModule, x: Tensor) -> bool:
     """Whether a few circular shifts of `x` leave every bit of the output as it is."""
     dims = range(2, x.dim())
-    x = x.contiguous()  # as its shifted copies are: another memory layout may round differently
     reference = _output(traced, x)
     return all(_same(reference, _output(traced, x.roll(shift[: x.dim() - 2], tuple(dims)))) for shift in _SHIFTS)
 
@@ -158,11 +158,13 @@ def inexact(traced: fx.GraphModule, x: Tensor) -> list[str]:
 
 
 def _turned(value: Any, space: tuple[int, ...], shift: tuple[int, ...]) -> Any:
-    """Maps, in containers too, circularly shifted along their spatial axes."""
+    """Maps, in containers too, circularly shifted along their spatial axes, in the memory layout they had."""
     if isinstance(value, (tuple, list)):
         return type(value)(_turned(v, space, shift) for v in value)
     first = place(value, space)
-    return value if first is None else value.roll(shift, tuple(range(first, first + len(space))))
+    if first is None:
+        return value
+    return torch.empty_like(value).copy_(value.roll(shift, tuple(range(first, first + len(space)))))
 
 
 def _separators(traced: fx.GraphModule, modules: dict[str, nn.Module]) -> set[fx.Node]:
