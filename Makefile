@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # oneDNN must not pick instructions that a virtual machine announces and then refuses
 export ONEDNN_MAX_CPU_ISA := AVX512_CORE_BF16
 
-.PHONY: demo test lint check-types bench docs soak clean compiler browser
+.PHONY: demo test lint check-types bench docs soak lock clean compiler browser
 
 demo: $(VENV)/.report
 	$(BIN)/shiftproof demo --out demo
@@ -44,9 +44,21 @@ $(VENV)/.report: pyproject.toml constraints.txt src/shiftproof/native.c | $(VENV
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[report,train]'
 	touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt src/shiftproof/native.c | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+# hash-checked first; then the package, torch, and what another platform may want besides
+$(VENV)/.dev: pyproject.toml constraints.txt requirements.txt src/shiftproof/native.c | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.txt
+	$(BIN)/pip install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/.report
+
+# the hashes of what constraints.txt pins
+lock:
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet pip-tools
+	build/lock/bin/pip-compile --quiet --extra dev --constraint constraints.txt --generate-hashes --strip-extras \
+	  --unsafe-package torch --unsafe-package shiftproof --no-annotate --no-header --no-emit-index-url \
+	  --no-emit-trusted-host --no-emit-find-links --output-file build/lock/requirements.txt pyproject.toml
+	{ head -1 requirements.txt; grep -v '^#\|^$$' build/lock/requirements.txt; } > build/lock/new
+	mv build/lock/new requirements.txt
 
 # torch.compile calls a C++ compiler, and the kernels want one for C
 compiler:

@@ -1,4 +1,5 @@
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,11 @@ from tally import pytest_terminal_summary as pytest_terminal_summary
 settings.register_profile("test", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("soak", parent=settings.get_profile("test"), max_examples=5000)
 settings.load_profile(os.environ.get("SHIFTPROOF_PROFILE", "test"))
+
+# without the network, in this process and in all that it starts
+OFFLINE = Path(__file__).parent / "offline"
+os.environ["PYTHONPATH"] = os.pathsep.join([str(OFFLINE), *filter(None, [os.environ.get("PYTHONPATH")])])
+runpy.run_path(str(OFFLINE / "sitecustomize.py"))
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)

@@ -1,7 +1,7 @@
 """Hooks of mkdocs: the pages that are made from the code, and the formulas of all of them.
 
-What is made here is never typed: the command line from its parsers, the layers from the list in the tests, the gallery
-and the notebook from running them, the results from the records' own page.
+What is made here is never typed: the command line from its parsers, the licences from what is installed, the layers
+from the list in the tests, the gallery and the notebook from running them, the results from the records' own page.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mkdocs.structure.pages import Page
 import commands
 import gallery
 import layers
+import licences
 import notebook
 from formulas import draw_formulas
 
@@ -37,7 +38,7 @@ _LAYERS = {"table": layers.table, "diagram": layers.diagram}
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is made from code, records and examples."""
-    made: dict[str, str | bytes] = {"cli.md": commands.reference()}
+    made: dict[str, str | bytes] = {"cli.md": commands.reference(), "licences.md": licences.page()}
     made |= _gallery(config)
     made |= _quickstart()
     made |= _results()
