@@ -1,6 +1,9 @@
 """The measure itself: what it reports, and that it cannot be fooled."""
 
+import contextlib
+import functools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -233,6 +236,120 @@ def test_a_survey_is_both_measures_at_once(shifts: str | int, kind: str, border:
     count = 3 * len(error.shifts)
     assert heard[-1] == (count, count)
     assert [done for done, _ in heard] == sorted({done for done, _ in heard})
+
+
+def batches(measure: Callable[..., object], x: Tensor, *arguments: object, **options: object) -> list[Tensor]:
+    """What a measure shows to the function it judges."""
+    seen: list[Tensor] = []
+
+    def f(t: Tensor) -> Tensor:
+        seen.append(t.clone())
+        return t if measure is assert_shift_equivariant else t.flatten(1)
+
+    with contextlib.suppress(AssertionError):
+        measure(f, x, *arguments, **options)
+    return seen
+
+
+@pytest.mark.parametrize("measure", [consistency, survey, assert_shift_invariant])
+def test_options_mean_the_same_everywhere(measure: Callable[..., object]) -> None:
+    """Kind, border, batch size and seed, given or left out."""
+    x = torch.rand(1, 1, 16, 17)
+    given = (5, "cropped"), {"border": "reflect", "batch_size": 3, "seed": 9}
+    left_out: tuple[tuple[()], dict[str, object]] = (), {}
+    some: tuple[tuple[int], dict[str, object]] = (7,), {}
+    for arguments, options in (given, left_out, some):
+        expected, found = (batches(m, x, *arguments, **options) for m in (shift_error, measure))
+        assert len(expected) > 1
+        assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+
+
+def test_defaults() -> None:
+    """All circular shifts, 256 at a time; samples are drawn with seed 0."""
+    x = torch.rand(1, 1, 16, 17)
+    written = {"border": "zeros", "batch_size": 256, "seed": 0}
+    for arguments in ((), (7,), (7, "cropped")):
+        found = batches(shift_error, x, *arguments)
+        assert same_bits(torch.cat(found), torch.cat(batches(shift_error, x, *arguments, **written)))
+    del written["border"]
+    for arguments in ((), (7,)):
+        found = batches(assert_shift_equivariant, x, *arguments)
+        assert same_bits(torch.cat(found), torch.cat(batches(assert_shift_equivariant, x, *arguments, **written)))
+        assert same_bits(torch.cat(found), torch.cat(batches(shift_error, x, *arguments, **written)))
+
+
+def test_a_tolerance_is_the_largest_change_allowed() -> None:
+    """The change itself is still good, anything below it is not; the message ends where bits need no word."""
+    x = torch.zeros(1, 1, 2, 2)
+    x[0, 0, 1, 1] = 0.5
+    assert_shift_invariant(corner, x, tolerance=0.5)
+    with pytest.raises(AssertionError, match=r"^not invariant to circular shifts: 1 of 4 .* at shift \(1, 1\)\.$"):
+        assert_shift_invariant(corner, x, tolerance=0.49)
+    zeros = torch.zeros(1, 1, 2, 2)
+    zeros[0, 0, 1, 1] = -0.0
+    with pytest.raises(AssertionError, match=r"0 of 4 .*\. Values are equal, bits are not: the sign .* differs\.$"):
+        assert_shift_invariant(corner, zeros)
+
+    def bend(t: Tensor) -> Tensor:  # equivariant but for one place
+        return torch.cat([t[:, :, :1, :1] / 2, t[:, :, :1, 1:]], 3).expand(-1, -1, 2, -1)
+
+    x = torch.zeros(1, 1, 1, 3)
+    x[0, 0, 0, 2] = 1.0
+    assert_shift_equivariant(bend, x, tolerance=0.5)
+    with pytest.raises(
+        AssertionError, match=r"1 of 3 shifts .* beyond 0; the largest change is 0.5, at shift \(0, 1\)"
+    ):
+        assert_shift_equivariant(bend, x)
+    with pytest.raises(AssertionError, match=r"1 of 3 shifts .* beyond 0.49; the largest"):
+        assert_shift_equivariant(bend, x, tolerance=0.49)
+
+
+@pytest.mark.parametrize("factor", [2, 3])
+def test_smaller_maps_move_by_whole_steps_of_their_own(factor: int) -> None:
+    """By d / s rounded down or up, and by nothing else; each image by one of them, all its channels alike."""
+    size = 4 * factor
+    x = torch.randn(2, 2, size, 1)
+
+    def moved(steps: dict[int, int], t: Tensor) -> Tensor:
+        """The unshifted images' small maps, moved as the table says for the shift that `t` shows."""
+        small = x[:, :, ::factor]
+        out = []
+        for image, mine in zip(t, [0, 1] * (len(t) // 2)):
+            d = next(d for d in range(size) if torch.equal(image, x[mine].roll(d, 1)))
+            out.append(small[mine].roll(steps[d], 1))
+        return torch.stack(out)
+
+    down = {d: d // factor for d in range(size)}
+    up = {d: -(-d // factor) for d in range(size)}
+    for steps in (down, up):
+        assert_shift_equivariant(functools.partial(moved, steps), x)
+    for wrong in ({**down, 1: 2}, {**down, 1: -1}, {**up, size - 1: 2}):
+        with pytest.raises(AssertionError, match=f"not equivariant: 1 of {size}"):
+            assert_shift_equivariant(functools.partial(moved, wrong), x)
+
+    def apart(t: Tensor) -> Tensor:  # two images may round differently, two channels may not
+        one, two = moved(down, t), moved(up, t)
+        return torch.cat([one[:, :1], two[:, 1:]], 1)
+
+    def alternating(t: Tensor) -> Tensor:
+        one, two = moved(down, t), moved(up, t)
+        return torch.stack([(one, two)[i % 2][i] for i in range(len(t))])
+
+    assert_shift_equivariant(alternating, x)
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_shift_equivariant(apart, x)
+
+
+def test_the_worst_of_several_images_counts() -> None:
+    """One image that fails is not hidden by others that do not."""
+    x = torch.randint(9, (3, 1, 4, 1)).float()
+    bad = torch.tensor([0.0, 0.0, 1.0]).view(3, 1, 1, 1)
+
+    def f(t: Tensor) -> Tensor:
+        return t + bad.repeat(len(t) // 3, 1, 1, 1) * torch.arange(4.0).view(4, 1)
+
+    with pytest.raises(AssertionError, match=r"3 of 4 shifts .* the largest change is 3, at shift \(1, 0\)"):
+        assert_shift_equivariant(f, x)
 
 
 def test_equivariance() -> None:

@@ -162,3 +162,15 @@ def test_extreme_positions_are_harmless() -> None:
 def test_bad_arguments(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         gauss_hermite(*arguments)  # type: ignore[arg-type]
+
+
+def test_polynomials_keep_the_dtype() -> None:
+    for dtype in (torch.float32, torch.float64):
+        assert hermite(3, torch.zeros(2, dtype=dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize("derivative", [0, 1, 2])
+def test_derivatives_under_vmap(derivative: int) -> None:
+    x = torch.randn(3, 4, dtype=torch.float64)
+    one = torch.func.vmap(lambda t: gauss_hermite(5, t, 0.8, derivative=derivative))(x)
+    assert torch.equal(one, torch.stack([gauss_hermite(5, row, 0.8, derivative=derivative) for row in x]))

@@ -113,6 +113,20 @@ def test_paper_functions_are_the_paper_layer() -> None:
     assert torch.allclose(by_moments, GHS2d.paper()(x), atol=1e-13)
 
 
+@pytest.mark.parametrize("sizes", [(7,), (5, 4), (3, 4, 5)])
+def test_moments_for_a_pivot_are_those_of_the_turned_map(sizes: tuple[int, ...]) -> None:
+    """In any dimension, for any sigma and number of orders; with the maximum of a sample turned to the corner."""
+    ndim, x = len(sizes), torch.rand(2, 3, *sizes, dtype=torch.float64)
+    axes = tuple(range(1, ndim + 1))
+    peak = [torch.unravel_index(sample.amax(0).argmax(), sizes) for sample in x]
+    turned = torch.stack([s.roll([-int(i) for i in where], axes) for s, where in zip(x, peak)])
+    expected = moments(turned, orders=3, sigma=0.7, ndim=ndim)
+    pivot = torch.tensor([[int(i) for i in where] for where in peak])
+    assert torch.equal(pivot_moments(x, pivot, 3, 0.7, ndim), expected)
+    assert torch.equal(max_centered_moments(x, 3, 0.7, ndim), expected)
+    assert not torch.allclose(expected, moments(turned, orders=3, ndim=ndim))
+
+
 def test_pivot_moments_shift_the_functions() -> None:
     """Eq. 19 as written: A*_{c,r} = 4/(M-1)^2 Q^[r,0] F Q^T[0,c], the position axis of Q turned by the pivot."""
     f = torch.randn(7, 7, dtype=torch.float64)

@@ -1,11 +1,14 @@
 """Shifts: Eqs. 16 to 18, cropping, parts of a pixel, polyphase components."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from laws import all_shifts
 from shiftproof.invariance import same_bits
@@ -243,3 +246,22 @@ def test_gradient_of_the_wrap_in_other_dimensions(shape: tuple[int, ...]) -> Non
     g = torch.randn_like(y)
     ours, theirs = (torch.autograd.grad(t, x, g)[0] for t in (y, expected))
     assert torch.allclose(ours, theirs, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("channels", [1, 6])
+def test_forward_mode_derivatives_move_along(channels: int, form: torch.memory_format) -> None:
+    """Of a shift by sample and of a wrap: what is done to the values is done to tangents."""
+    x, tangent = (torch.randn(2, channels, 5, 4).contiguous(memory_format=form) for _ in range(2))
+    shift = torch.tensor([[1, 2], [-1, 0]])
+    functions: list[Callable[[Tensor], Tensor]] = [
+        lambda t: circular_shift(t, shift),
+        lambda t: take_from(t, shift % 4, (1, 2)),
+        lambda t: pad(t, [(1, 2), (0, 3)], "circular"),
+    ]
+    for f in functions:
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x.requires_grad_(), tangent)  # type: ignore[no-untyped-call]
+            value, moved = forward_ad.unpack_dual(f(dual))  # type: ignore[no-untyped-call]
+        assert torch.equal(value, f(x.detach()))
+        assert torch.equal(moved, f(tangent))

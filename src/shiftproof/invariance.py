@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.shifts import circular_shift, cropped_shift, fractional_shift
+from shiftproof.shifts import channels_last, circular_shift, cropped_shift, fractional_shift
 
 KINDS = ("circular", "cropped", "fractional")
 Shift = tuple[float, ...]
@@ -328,11 +328,7 @@ def _outputs(
     Every call of f has the same shape; the last one is filled up with copies that are thrown away.
     """
     batch_size = checks.integer("batch_size", batch_size)
-    form = (
-        torch.channels_last
-        if x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
-        else torch.contiguous_format
-    )
+    form = torch.channels_last if channels_last(x) else torch.contiguous_format
     with torch.no_grad():
         for start in range(0, x.shape[0], batch_size):
             images = x[start : start + batch_size]
