@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # oneDNN must not pick instructions that a virtual machine announces and then refuses
 export ONEDNN_MAX_CPU_ISA := AVX512_CORE_BF16
 
-.PHONY: demo test lint check-types bench docs soak lock clean compiler browser
+.PHONY: demo test lint check-types bench docs soak mutants lock clean compiler browser
 
 demo: $(VENV)/.report
 	$(BIN)/shiftproof demo --out demo
@@ -36,6 +36,19 @@ docs: $(VENV)/.dev
 # the property tests with many more examples; their counts become a page
 soak: compiler browser $(VENV)/.dev
 	SHIFTPROOF_PROFILE=soak $(BIN)/pytest -n 2 --dist worksteal --reliability docs/reliability.md tests
+
+# the core with small mistakes in it, each of which a test must notice; about an hour and a half on two cores,
+# goes on where it stopped. mutmut 3.8 wants an older pytest, so it has an environment of its own on top of ours.
+MUTANTS := build/mutants
+mutants: compiler $(VENV)/.dev $(MUTANTS)/bin/mutmut
+	OMP_NUM_THREADS=1 $(MUTANTS)/bin/mutmut run --max-children 2
+	$(BIN)/python tools/mutants.py $(MUTANTS)/bin/mutmut docs/mutants.md
+
+$(MUTANTS)/bin/mutmut: constraints.txt
+	$(PYTHON) -m venv $(MUTANTS)
+	$(MUTANTS)/bin/pip install --quiet mutmut==3.8.0 pytest==9.0.3
+	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > \
+	  $$($(MUTANTS)/bin/python -c 'import site; print(site.getsitepackages()[0])')/shiftproof-dev.pth
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
@@ -74,4 +87,4 @@ browser:
 	  echo 'make test needs the browser chromium for the tests of the app: please install it.' >&2; exit 1; }
 
 clean:
-	rm -rf src/shiftproof/*.so $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build demo bench site .artifacts
+	rm -rf src/shiftproof/*.so $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build demo bench site mutants .artifacts
