@@ -165,7 +165,7 @@ def test_law(method: str) -> None:
     """Equal bits for every shift, or what else the method claims; and shape, dtype, gradients, samples kept apart."""
     weight = 2 if create_downsample(method, 1).law == "exact-invariant" else 1
 
-    @effort(weight * 50, weight * 1500)
+    @effort(weight * 45, weight * 1200)
     @given(cases(method))
     def law(case: Case) -> None:
         check(case)
