@@ -178,7 +178,7 @@ def cases(draw: st.DrawFn, method: str) -> Case:
         method,
         options,
         stride,
-        draw(st.sampled_from(["circular"] * 3 + list(BORDERS))),  # likewise
+        draw(st.sampled_from(["circular"] * 3 + list(BORDERS))),  # so too with a wrap
         (draw(st.sampled_from([1, 2, 3, 4, 5, 0])), channels, *sizes),
         draw(st.sampled_from([torch.float32, *DTYPES])),
         draw(st.sampled_from(LAYOUTS)),
