@@ -37,9 +37,9 @@ def all_shifts(sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     return itertools.product(*(range(n) for n in sizes))
 
 
-def hard_maps(sizes: tuple[int, ...] = (6, 6), channels: int = 2) -> dict[str, Tensor]:
+def hard_maps(sizes: tuple[int, ...] = (6, 6), channels: int = 2, seed: int = 1) -> dict[str, Tensor]:
     """Maps on which a pivot is hard to find: plateaus, periods, infinities."""
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(seed)
     shape = (1, channels, *sizes)
     noise = torch.randn(shape, generator=generator)
     index = torch.stack(torch.meshgrid(*(torch.arange(n) for n in sizes), indexing="ij")).sum(0)

@@ -51,7 +51,7 @@ class Align(Downsample):
     A network that is built with it turns its input once and is otherwise the network of `inner` (see `split`).
 
     * for every input and every circular shift the output is equal, bit for bit on equal shapes and memory layouts,
-      ties included, whatever `inner` and `padding` are.
+      ties included, whatever `inner` and `padding` are (in training, where some draw: for the same random numbers).
 
     >>> Align(3, inner="lpf", taps=5)
     Align(

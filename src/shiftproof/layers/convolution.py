@@ -20,7 +20,8 @@ class _Padded:
     `around` holds the padding (before, after) on each axis, which may differ and exceed the size of the map.
 
     * `padding_mode="circular"`, stride 1, as much padding as keeps the size: a circular shift of the input shifts
-      the output, bit for bit on the CPU on equal shapes.
+      the output, bit for bit on the CPU on equal shapes (of an infinity in bfloat16, torch may make NaN further away
+      than the kernel reaches, and then not at every position alike).
     """
 
     around: tuple[tuple[int, int], ...]
