@@ -33,7 +33,7 @@ docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo 'open site/index.html'
 
-# the property tests with many more examples; their counts become a page
+# what draws its examples with many more of them, and what is slow: half an hour; the counts become a page
 soak: compiler browser $(VENV)/.dev
 	SHIFTPROOF_PROFILE=soak $(BIN)/pytest -n 2 --dist worksteal --reliability docs/reliability.md tests
 

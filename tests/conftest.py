@@ -10,7 +10,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 import pytest
 import torch
 from filelock import FileLock
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tally import pytest_addoption as pytest_addoption
 from tally import pytest_configure as pytest_configure
@@ -29,12 +29,23 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests are for `make soak`."""
-    if os.environ.get("SHIFTPROOF_PROFILE") != "soak":
-        for item in items:
-            if "slow" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="runs in `make soak`"))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Slow tests are for `make soak`, which leaves out what gains nothing from more time."""
+    if os.environ.get("SHIFTPROOF_PROFILE") == "soak":
+        kept = [item for item in items if _gains(item)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+        return
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="runs in `make soak`"))
+
+
+def _gains(item: pytest.Item) -> bool:
+    """Whether a test is slow, draws its examples, or counts what it tries."""
+    if not isinstance(item, pytest.Function):
+        return False
+    return "slow" in item.keywords or is_hypothesis_test(item.obj) or hasattr(item.module, "SECTION")
 
 
 @pytest.fixture(autouse=True)
