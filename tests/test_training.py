@@ -387,13 +387,13 @@ def test_no_gpu_no_cuda(tmp_path: Path) -> None:
 
 def test_journal_forgets_what_comes_after_the_checkpoint(tmp_path: Path) -> None:
     """Lines after the step are dropped, a line cut off by a kill too; TensorBoard gets the same numbers."""
-    journal = Journal(tmp_path, 0, tensorboard=True)
+    journal = Journal(tmp_path, 0, 0, tensorboard=True)
     for step in (1, 2, 3):
         journal.write("step", step, loss=1.0 / step)
     journal.close()
     with journal.path.open("a") as file:
         file.write('{"event": "step", "st')
-    Journal(tmp_path, 2, tensorboard=False).close()
+    Journal(tmp_path, 2, 0, tensorboard=False).close()
     assert [json.loads(line)["step"] for line in journal.path.read_text().splitlines()] == [1, 2]
     assert [p for p in (tmp_path / "tensorboard").iterdir() if "tfevents" in p.name]
 

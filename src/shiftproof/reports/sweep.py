@@ -21,6 +21,7 @@ from shiftproof.data.store import data_root
 from shiftproof.reports import evaluate, records
 from shiftproof.reports.plans import title
 from shiftproof.training.config import Config
+from shiftproof.training.process import Stopwatch
 
 ENGINES = ("local", "ray")
 
@@ -99,7 +100,7 @@ def complete(
         settings=settings,
         quiet=jobs > 1 or engine == "ray",
     )
-    started, failed = time.monotonic(), {}
+    watch, failed = Stopwatch(), {}
     if engine == "ray":
         finished = _on_ray(one, missing, address)
     elif jobs > 1:
@@ -114,7 +115,7 @@ def complete(
             progress.say(f"[{count}/{len(missing)}] {title(config)}: FAILED: {outcome}")
             continue
         path = records.write(outcome, out)
-        left = (time.monotonic() - started) / count * (len(missing) - count)
+        left = watch() / count * (len(missing) - count)
         then = f", about {_duration(left)} left" if left else ""
         progress.say(f"[{count}/{len(missing)}] wrote {path}{then}")
     return failed

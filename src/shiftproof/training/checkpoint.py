@@ -125,7 +125,7 @@ def claimed(folder: Path, needed: int) -> Iterator[None]:
         if free < needed:
             raise OSError(
                 f"{folder}: {free / 2**20:.0f} MiB are free on this disk, {needed / 2**20:.0f} MiB are needed for "
-                "checkpoints."
+                "checkpoints: make room, or choose another folder."
             )
         for left in folder.rglob(".*.tmp"):
             left.unlink(missing_ok=True)
