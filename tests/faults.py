@@ -46,7 +46,7 @@ class Fault:
     place: str  # one of `PLACES`; `half`: half of a file is written; `log`: half of a line
     count: int = 1
     deed: signal.Signals | Path | None = signal.SIGKILL
-    file: str = ""  # of the files written, those with this in their name
+    file: str = ""  # of the files written or removed, those with this in their name
 
 
 class Child:
@@ -158,7 +158,7 @@ def _plant(fault: Fault) -> None:
         case "renamed":
             after(pathlib.Path, "replace")
         case "removal":
-            before(pathlib.Path, "unlink", lambda path: path.name.startswith("step-"))
+            before(pathlib.Path, "unlink", lambda path: path.name.startswith("step-") and fault.file in path.name)
         case "log":
             before(Journal, "write", lambda *_: True, begin)
         case place:

@@ -151,10 +151,10 @@ def test_a_run_that_is_killed_anywhere_loses_nothing(
 
 
 def test_a_run_that_is_killed_everywhere_loses_nothing(whole: tuple[dict[str, Any], float], tmp_path: Path) -> None:
-    """In a step, before a write, in it, before and after the rename, before a checkpoint is removed, in the log, at the end."""
+    """In a step, around a write and in it, before an old checkpoint is removed, in the log, and at the end."""
     command, log = training(tmp_path / "run"), tmp_path / "log"
     counts = {"step": 3, "write": 4, "half": 4, "rename": 4, "renamed": 4, "removal": 1, "log": 2}
-    faults = [Fault("write"), *(Fault(place, counts[place]) for place in PLACES)]
+    faults = [Fault("write"), *(Fault(place, counts[place]) for place in PLACES), Fault("removal", file="000000007")]
     faults += [Fault(place, file=file) for file in ("final.", "result.") for place in ("write", "half")]
     for fault in faults:
         child = Child(command, log, fault)
@@ -191,9 +191,7 @@ def test_a_signal_at_any_time(name: str, number: int, whole: tuple[dict[str, Any
     same(end(tmp_path / "run"), whole[0], (seed, name, delay))
 
 
-def test_a_stop_at_the_end_of_an_epoch_and_a_kill_after_it(
-    whole: tuple[dict[str, Any], float], tmp_path: Path
-) -> None:
+def test_a_stop_at_the_end_of_an_epoch_and_a_kill_after_it(whole: tuple[dict[str, Any], float], tmp_path: Path) -> None:
     """The line of the epoch is written before its checkpoint: it stands in the log once."""
     command, log = training(tmp_path / "run"), tmp_path / "log"
     child = Child(command, log, Fault("step", 3, signal.SIGTERM))
@@ -207,9 +205,7 @@ def test_a_stop_at_the_end_of_an_epoch_and_a_kill_after_it(
 
 @pytest.mark.parametrize("real", [True, False])
 @pytest.mark.parametrize(("where", "file"), [("write", "step-000000002"), ("write", "final"), ("log", "")])
-def test_a_full_disk(
-    where: str, file: str, real: bool, whole: tuple[dict[str, Any], float], tmp_path: Path
-) -> None:
+def test_a_full_disk(where: str, file: str, real: bool, whole: tuple[dict[str, Any], float], tmp_path: Path) -> None:
     """The message names the file and the remedy; with room again, the run goes on to the same end."""
     with disk(tmp_path / "disk", 2**24) as folder:
         if folder is None and real:
@@ -225,3 +221,125 @@ def test_a_full_disk(
         finish(training(out), tmp_path / "log")
         count(full_disks=1, resumes=1, runs=1)
         same(end(out), whole[0], (where, file, real))
+
+
+@pytest.mark.parametrize("kind", ["mounted read-only", "below a file"])
+@pytest.mark.parametrize("command", [training, sweeping])
+def test_a_folder_that_cannot_be_written(command: Any, kind: str, tmp_path: Path) -> None:
+    """One line, before anything is trained."""
+    with disk(tmp_path / "disk", 2**24) as folder:
+        if kind == "below a file":
+            (tmp_path / "disk" / "file").touch()
+            out = tmp_path / "disk" / "file" / "run"
+        elif folder is None:
+            pytest.skip("needs the right to mount a disk")
+        else:
+            out = folder / "run"
+            protect(folder)
+        child = Child(command(out), tmp_path / "log", Fault("step", 1))
+        assert child.wait() == 2, child.said
+        assert child.said.splitlines()[-1].startswith("shiftproof: [Errno ")
+        assert str(out) in child.said.splitlines()[-1]
+        assert "Traceback" not in child.said
+        assert "FAILED" not in child.said
+        count(folders_that_cannot_be_written=1)
+
+
+def test_records_that_cannot_be_written(tmp_path: Path) -> None:
+    """Found before the first run, not after it."""
+    (tmp_path / "records").touch()
+    child = Child(sweeping(tmp_path), tmp_path / "log", Fault("step", 1))
+    assert child.wait() == 2, child.said
+    assert child.said.splitlines()[-1] == f"shiftproof: [Errno 17] File exists: '{tmp_path / 'records'}'"
+    count(folders_that_cannot_be_written=1)
+
+
+def test_a_clock_that_jumps(
+    whole: tuple[dict[str, Any], float], whole_sweep: tuple[dict[str, Any], float], tmp_path: Path
+) -> None:
+    """By hours, back and forth, at every look: the same ends, and no time is negative."""
+    child = Child(training(tmp_path / "run"), tmp_path / "log", jumps=True)
+    assert child.wait() == 0, child.said
+    child = Child(sweeping(tmp_path), tmp_path / "log", jumps=True)
+    assert child.wait() == 0, child.said
+    same(end(tmp_path / "run"), whole[0], "jumps")
+    same(ends(tmp_path), whole_sweep[0], "jumps")
+    for path in [*tmp_path.rglob("result.json"), *tmp_path.rglob("records/*.json")]:
+        assert json.loads(path.read_text())["seconds"] >= 0
+    for path in tmp_path.rglob("log.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        times = [line["seconds"] for line in lines if "seconds" in line]
+        assert times == sorted(times)
+        assert all(line["speed"] > 0 for line in lines if "speed" in line)
+    count(clocks_that_jump=2, runs=2)
+
+
+def pictures(folder: Path) -> list[str]:
+    """A data set of files, and the words that name it."""
+    luck = random.Random(0)
+    for kind in ("cats", "dogs"):
+        (folder / kind).mkdir(parents=True)
+        for i in range(20):
+            Image.frombytes("L", (8, 8), luck.randbytes(64)).save(folder / kind / f"{i}.png")
+    return ["--folder", str(folder)]
+
+
+def test_pictures_that_change_under_a_run(tmp_path: Path) -> None:
+    """They are read once: a run that goes on is not touched. One that is taken up again on others is refused."""
+    source, log = tmp_path / "pictures", tmp_path / "log"
+    more = ["--dataset=folder", "--method=ghs", "--resume", *pictures(source)]
+    command = words("train", *more, f"--out={tmp_path / 'run'}", data__limit=24)
+    finish(words("train", *more, f"--out={tmp_path / 'whole'}", data__limit=24), log)
+    child = Child(command, log, Fault("step", 2, signal.SIGSTOP))
+    child.until(child.stopped)
+    shutil.copytree(source, tmp_path / "before")
+    (source / "cats" / "3.png").write_bytes((source / "dogs" / "4.png").read_bytes())
+    child.send(signal.SIGCONT)
+    assert child.wait() == 0, child.said
+    same(end(tmp_path / "run"), end(tmp_path / "whole"), "a picture that changed")
+
+    (tmp_path / "run" / "result.json").unlink()
+    child = Child(command, log)
+    assert child.wait() == 2, child.said
+    assert "the images of folder are not those the run was begun with" in child.said
+    shutil.rmtree(source)
+    shutil.copytree(tmp_path / "before", source)
+    finish(command, log)
+    count(pictures_that_change=2, resumes=1, runs=2)
+    same(end(tmp_path / "run"), end(tmp_path / "whole"), "pictures as they were")
+
+
+def test_a_folder_belongs_to_one_run(whole: tuple[dict[str, Any], float], tmp_path: Path) -> None:
+    """A second process is refused and the first one not disturbed; what a killed one held is free."""
+    out, log = tmp_path / "run", tmp_path / "log"
+    first = Child(training(out), tmp_path / "first", Fault("step", 3, signal.SIGSTOP))
+    first.until(first.stopped)
+    second = Child(training(out), log)
+    assert second.wait() == 2, second.said
+    assert (
+        second.said.splitlines()[-1] == f"shiftproof: {out}: another process is at work there; wait for it, or choose another folder."
+    )
+    first.send(signal.SIGCONT)
+    assert first.wait() == 0, first.said
+    same(end(out), whole[0], "a second process")
+
+    first = Child(training(tmp_path / "other"), log, Fault("step", 3, signal.SIGSTOP))
+    first.until(first.stopped)
+    first.send(signal.SIGKILL)
+    assert first.wait() == KILLED
+    finish(training(tmp_path / "other"), log)
+    same(end(tmp_path / "other"), whole[0], "a lock that is left")
+    count(second_processes_in_a_folder=1, kills=1, resumes=1, runs=2)
+
+
+def test_two_sweeps_share_a_folder(whole_sweep: tuple[dict[str, Any], float], tmp_path: Path) -> None:
+    """A run that another sweep is at is left to it; both end well, with every record."""
+    first = Child(sweeping(tmp_path), tmp_path / "first", Fault("step", 2, signal.SIGSTOP))
+    first.until(first.stopped)
+    second = Child(sweeping(tmp_path), tmp_path / "second")
+    second.until(lambda: "another process is at work there" in second.said)
+    second.until(lambda: len(list((tmp_path / "records").glob("*.json"))) == 3)
+    first.send(signal.SIGCONT)
+    assert (first.wait(), second.wait()) == (0, 0), first.said + second.said
+    same(ends(tmp_path), whole_sweep[0], "two sweeps")
+    count(second_processes_in_a_folder=1, runs=2)

@@ -9,6 +9,7 @@ import io
 import os
 import sys
 import tarfile
+import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -78,6 +79,13 @@ def atomic_write(path: Path, content: bytes) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def writable(folder: Path) -> None:
+    """Make a folder, if it is not there, and a file in it that is gone again; OSError where that cannot be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def download(url: str, part: Path, report: Report) -> None:

@@ -71,7 +71,9 @@ def train(
             display = Display(name, config.optim.epochs, per_epoch, quiet)
             size = 4 * sum(p.numel() for p in build_model(config, data[0]).parameters())
             with claimed(out, needed=(config.run.keep + 3) * 2 * size + 2**20), display.shown(), _room(out):
-                return _train(config, out, world, data, display)
+                # again, now that it is ours: another process may have been at work there a moment ago
+                _, finished = _find(config, out, resume, world)
+                return finished or _train(config, out, world, data, display)
 
 
 def _find(config: Config | None, out: Path, resume: bool, world: World) -> tuple[Config, dict[str, Any] | None]:

@@ -48,12 +48,13 @@ def stop_requests(wanted: bool) -> Iterator[threading.Event]:
 
 
 class Stopwatch:
-    """Calling it gives the seconds so far, beginning at `seconds`; a clock that is set back takes none of them away."""
+    """Counts on from `seconds`; a clock that is set back takes none of them away."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._seconds, self._seen = seconds, time.monotonic()
 
     def __call__(self) -> float:
+        """The seconds so far."""
         now = time.monotonic()
         self._seconds += max(0.0, now - self._seen)
         self._seen = now
