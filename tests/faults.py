@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,18 +43,20 @@ class Fault:
     The deed: a signal to itself, a file that fills the disk, or None: none of its files may grow beyond a kilobyte.
     """
 
-    place: str  # one of `PLACES`; `half`: half of a file is written; `log`: half of a line
+    place: str  # `clock`, `claim` of the folder, or one of `PLACES`: `half` of a file, `log` in half a line, ...
     count: int = 1
     deed: signal.Signals | Path | None = signal.SIGKILL
     file: str = ""  # of the files written or removed, those with this in their name
 
 
 class Child:
-    """A process that runs `shiftproof WORDS`; what it prints goes to a file."""
+    """A process that runs `shiftproof WORDS` with some variables of the environment; what it prints goes to a file."""
 
-    def __init__(self, words: Sequence[str], log: Path, fault: Fault | None = None, jumps: bool = False) -> None:
+    def __init__(
+        self, words: Sequence[str], log: Path, fault: Fault | None = None, variables: Mapping[str, str] | None = None
+    ) -> None:
         self.log = log
-        self._process = CONTEXT.Process(target=_live, args=(list(words), log, fault, jumps))
+        self._process = CONTEXT.Process(target=_live, args=(list(words), log, fault, dict(variables or {})))
         self._process.start()
 
     @property
@@ -63,10 +65,12 @@ class Child:
         return self.log.read_text() if self.log.exists() else ""
 
     def send(self, number: signal.Signals, after: float = 0.0) -> None:
-        """A signal, after so many seconds; to one that has ended, nothing."""
+        """A signal after so many seconds, to it and its own children; nothing, if it has ended."""
         self._process.join(after)
         if self._process.is_alive():
-            os.kill(self._process.pid or 0, number)
+            assert self._process.pid is not None
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
 
     def wait(self) -> int:
         """Its exit code, or minus the signal that ended it."""
@@ -89,7 +93,9 @@ class Child:
         return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def _live(words: list[str], log: Path, fault: Fault | None, jumps: bool) -> None:
+def _live(words: list[str], log: Path, fault: Fault | None, variables: dict[str, str]) -> None:
+    os.setsid()
+    os.environ.update(variables)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)
@@ -98,8 +104,6 @@ def _live(words: list[str], log: Path, fault: Fault | None, jumps: bool) -> None
     sweep._PAUSE = 0.1
     if fault is not None:
         _plant(fault)
-    if jumps:
-        _jump()
     try:
         code = main(words)
     except BaseException:
@@ -147,6 +151,10 @@ def _plant(fault: Fault) -> None:
         journal._file.flush()
 
     match fault.place:
+        case "clock":
+            _jump()
+        case "claim":
+            before(loop, "claimed", lambda *_: True)
         case "step":
             before(torch.optim.SGD, "step", lambda *_: True)
         case "write":

@@ -6,6 +6,7 @@ import random
 import secrets
 import shutil
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -13,83 +14,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-import tally
 from faults import PLACES, Child, Fault, disk, protect
-from shiftproof.reports import records
-from shiftproof.training.checkpoint import read_tensors, tensor_digest
+from short_runs import SOAK, Whole, count, end, ends, finish, same, sweeping, training, words
 
-SECTION = "Training: faults"
-SOAK = os.environ.get("SHIFTPROOF_PROFILE") == "soak"
-SETTINGS = {
-    "data.limit": 72,
-    "optim.batch_size": 30,  # 30 + 30 + 12
-    "optim.epochs": 3,
-    "run.threads": 1,
-    "run.tensorboard": False,
-    "run.checkpoint_minutes": 0,
-    "augment.crop": 1,
-}
-# what may differ between two runs that are the same
-TIMES = ("seconds", "speed", "peak_bytes", "created")
 KILLED = -signal.SIGKILL
-
-
-def words(command: str, *more: str, **changes: Any) -> list[str]:
-    pairs = (SETTINGS | {k.replace("__", "."): v for k, v in changes.items()}).items()
-    return [command, *more, "--preset", "smoke", *(f"--set={k}={json.dumps(v)}" for k, v in pairs)]
-
-
-def training(out: Path, **changes: Any) -> list[str]:
-    return words("train", "--dataset=digits", "--method=ghs", "--resume", f"--out={out}", **changes)
-
-
-def sweeping(out: Path) -> list[str]:
-    places = [f"--runs={out / 'runs'}", f"--records={out / 'records'}"]
-    return words("sweep", "digits", "--methods", "strided", "ghs", "--seeds", "0", "1", *places, optim__epochs=1)
-
-
-def timeless(value: Any) -> Any:
-    """Without what differs from one time to the next."""
-    if isinstance(value, dict):
-        return {k: timeless(v) for k, v in value.items() if k not in TIMES}
-    return [timeless(v) for v in value] if isinstance(value, list) else value
-
-
-def end(out: Path) -> dict[str, Any]:
-    """All that a run leaves."""
-    assert not list(out.rglob(".*.tmp"))
-    return {
-        "weights": [(out / f"{name}.safetensors").read_bytes() for name in ("final", "best")],
-        "result": timeless(json.loads((out / "result.json").read_text())),
-        "log": [timeless(json.loads(line)) for line in (out / "log.jsonl").read_text().splitlines()],
-        "checkpoints": {p.name: tensor_digest(read_tensors(p)[0]) for p in (out / "checkpoints").iterdir()},
-    }
-
-
-def ends(out: Path) -> dict[str, Any]:
-    """All that a sweep leaves."""
-    return {p.name: timeless(records.read(p)) for p in (out / "records").iterdir()} | {
-        p.name: end(p) for p in (out / "runs").iterdir()
-    }
-
-
-def finish(command: list[str], log: Path) -> str:
-    """Run it, or go on with it, to its end."""
-    child = Child(command, log)
-    assert child.wait() == 0, child.said
-    return child.said
-
-
-def count(**numbers: int) -> None:
-    for what, number in numbers.items():
-        tally.count(SECTION, what.replace("_", " "), number)
-
-
-def same(found: dict[str, Any], expected: dict[str, Any], story: object) -> None:
-    """Bit for bit, or the story of what went before."""
-    different = [key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)]
-    assert not different, f"{different} differ after {story}"
-    count(bit_identical_ends=1, losses=0)
+pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux")
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +27,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(place: Path) -> tuple[dict[str, Any], float]:
+def whole(place: Path) -> Whole:
     """A run that nothing disturbs, and how long it lives."""
     finish(training(place / "warm"), place / "log")
     started = time.monotonic()
@@ -109,11 +38,11 @@ def whole(place: Path) -> tuple[dict[str, Any], float]:
 
 
 @pytest.fixture(scope="module")
-def whole_sweep(place: Path) -> tuple[dict[str, Any], float]:
+def whole_sweep(place: Path) -> Whole:
     started = time.monotonic()
     finish(sweeping(place / "sweep"), place / "log")
     found = ends(place / "sweep")
-    assert len(found) == 8
+    assert len(found) == (8 if SOAK else 4)
     return found, time.monotonic() - started
 
 
@@ -141,16 +70,14 @@ def lucky(number: int) -> tuple[random.Random, int]:
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, *(pytest.param(i, marks=pytest.mark.slow) for i in range(3, 100))])
-def test_a_run_that_is_killed_anywhere_loses_nothing(
-    number: int, whole: tuple[dict[str, Any], float], tmp_path: Path
-) -> None:
+def test_a_run_that_is_killed_anywhere_loses_nothing(number: int, whole: Whole, tmp_path: Path) -> None:
     """SIGKILL at any time, any number of times: weights, result, log and checkpoints are those of a whole run."""
     luck, seed = lucky(number)
     story = killed_again_and_again(training(tmp_path / "run"), tmp_path / "log", whole[1], luck)
     same(end(tmp_path / "run"), whole[0], (seed, story))
 
 
-def test_a_run_that_is_killed_everywhere_loses_nothing(whole: tuple[dict[str, Any], float], tmp_path: Path) -> None:
+def test_a_run_that_is_killed_everywhere_loses_nothing(whole: Whole, tmp_path: Path) -> None:
     """In a step, around a write and in it, before an old checkpoint is removed, in the log, and at the end."""
     command, log = training(tmp_path / "run"), tmp_path / "log"
     counts = {"step": 3, "write": 4, "half": 4, "rename": 4, "renamed": 4, "removal": 1, "log": 2}
@@ -165,9 +92,7 @@ def test_a_run_that_is_killed_everywhere_loses_nothing(whole: tuple[dict[str, An
 
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 10))])
-def test_a_sweep_that_is_killed_anywhere_loses_nothing(
-    number: int, whole_sweep: tuple[dict[str, Any], float], tmp_path: Path
-) -> None:
+def test_a_sweep_that_is_killed_anywhere_loses_nothing(number: int, whole_sweep: Whole, tmp_path: Path) -> None:
     """Every record is there once, the same apart from times, and so is every run."""
     luck, seed = lucky(number)
     story = killed_again_and_again(sweeping(tmp_path), tmp_path / "log", whole_sweep[1], luck)
@@ -176,22 +101,35 @@ def test_a_sweep_that_is_killed_anywhere_loses_nothing(
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 10))])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_at_any_time(name: str, number: int, whole: tuple[dict[str, Any], float], tmp_path: Path) -> None:
+def test_a_signal_at_any_time(name: str, number: int, whole: Whole, tmp_path: Path) -> None:
     """No traceback, exit code 130; SIGTERM before the first step ends it as it ends every process."""
     luck, seed = lucky(number)
-    command, signal_, delay = training(tmp_path / "run"), signal.Signals[name], luck.uniform(0, whole[1])
+    command, delay = training(tmp_path / "run"), luck.uniform(0, whole[1])
     child = Child(command, tmp_path / "log")
-    child.send(signal_, delay)
+    child.send(signal.Signals[name], delay)
     code = child.wait()
-    allowed = {0, 130} | ({-signal.SIGTERM} if name == "SIGTERM" else set())
-    assert code in allowed, (seed, delay, child.said)
-    assert "Traceback" not in child.said
+    assert code in (0, 130, -signal.SIGTERM if name == "SIGTERM" else 130), (seed, delay, code, child.said)
+    assert "Traceback" not in child.said, (seed, delay)
     finish(command, tmp_path / "log")
     count(**{f"{name}_at_a_random_time": 1}, resumes=1, runs=1)
     same(end(tmp_path / "run"), whole[0], (seed, name, delay))
 
 
-def test_a_stop_at_the_end_of_an_epoch_and_a_kill_after_it(whole: tuple[dict[str, Any], float], tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_ctrl_c_in_a_sweep_of_several_processes(whole_sweep: Whole, tmp_path: Path) -> None:
+    """All of them hear it; each leaves a checkpoint, and none a traceback."""
+    child = Child(sweeping(tmp_path, "--jobs=2"), tmp_path / "log")
+    child.until(lambda: list(tmp_path.rglob("checkpoints/*.safetensors")))
+    child.send(signal.SIGINT)
+    assert child.wait() == 130, child.said
+    assert "Traceback" not in child.said
+    finish(sweeping(tmp_path), tmp_path / "log")
+    count(SIGINT_at_a_random_time=1, resumes=1, runs=1)
+    found = ends(tmp_path)
+    assert all(found[name] == value for name, value in whole_sweep[0].items() if name.endswith(".json"))
+
+
+def test_a_stop_at_the_end_of_an_epoch_and_a_kill_after_it(whole: Whole, tmp_path: Path) -> None:
     """The line of the epoch is written before its checkpoint: it stands in the log once."""
     command, log = training(tmp_path / "run"), tmp_path / "log"
     child = Child(command, log, Fault("step", 3, signal.SIGTERM))
@@ -203,9 +141,17 @@ def test_a_stop_at_the_end_of_an_epoch_and_a_kill_after_it(whole: tuple[dict[str
     same(end(tmp_path / "run"), whole[0], "a stop and a kill")
 
 
-@pytest.mark.parametrize("real", [True, False])
-@pytest.mark.parametrize(("where", "file"), [("write", "step-000000002"), ("write", "final"), ("log", "")])
-def test_a_full_disk(where: str, file: str, real: bool, whole: tuple[dict[str, Any], float], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("where", "file", "real"),
+    [
+        ("write", "step-000000002", True),
+        ("write", "final", True),
+        ("log", "", False),
+        *(pytest.param("write", name, False, marks=pytest.mark.slow) for name in ("step-000000002", "best", "final")),
+        *(pytest.param(name, "", True, marks=pytest.mark.slow) for name in ("step", "log")),
+    ],
+)
+def test_a_full_disk(where: str, file: str, real: bool, whole: Whole, tmp_path: Path) -> None:
     """The message names the file and the remedy; with room again, the run goes on to the same end."""
     with disk(tmp_path / "disk", 2**24) as folder:
         if folder is None and real:
@@ -254,13 +200,11 @@ def test_records_that_cannot_be_written(tmp_path: Path) -> None:
     count(folders_that_cannot_be_written=1)
 
 
-def test_a_clock_that_jumps(
-    whole: tuple[dict[str, Any], float], whole_sweep: tuple[dict[str, Any], float], tmp_path: Path
-) -> None:
+def test_a_clock_that_jumps(whole: Whole, whole_sweep: Whole, tmp_path: Path) -> None:
     """By hours, back and forth, at every look: the same ends, and no time is negative."""
-    child = Child(training(tmp_path / "run"), tmp_path / "log", jumps=True)
+    child = Child(training(tmp_path / "run"), tmp_path / "log", Fault("clock"))
     assert child.wait() == 0, child.said
-    child = Child(sweeping(tmp_path), tmp_path / "log", jumps=True)
+    child = Child(sweeping(tmp_path), tmp_path / "log", Fault("clock"))
     assert child.wait() == 0, child.said
     same(end(tmp_path / "run"), whole[0], "jumps")
     same(ends(tmp_path), whole_sweep[0], "jumps")
@@ -309,16 +253,14 @@ def test_pictures_that_change_under_a_run(tmp_path: Path) -> None:
     same(end(tmp_path / "run"), end(tmp_path / "whole"), "pictures as they were")
 
 
-def test_a_folder_belongs_to_one_run(whole: tuple[dict[str, Any], float], tmp_path: Path) -> None:
+def test_a_folder_belongs_to_one_run(whole: Whole, tmp_path: Path) -> None:
     """A second process is refused and the first one not disturbed; what a killed one held is free."""
     out, log = tmp_path / "run", tmp_path / "log"
     first = Child(training(out), tmp_path / "first", Fault("step", 3, signal.SIGSTOP))
     first.until(first.stopped)
     second = Child(training(out), log)
     assert second.wait() == 2, second.said
-    assert (
-        second.said.splitlines()[-1] == f"shiftproof: {out}: another process is at work there; wait for it, or choose another folder."
-    )
+    assert f"shiftproof: {out}: another process is at work there; wait for it, or" in second.said
     first.send(signal.SIGCONT)
     assert first.wait() == 0, first.said
     same(end(out), whole[0], "a second process")
@@ -329,17 +271,54 @@ def test_a_folder_belongs_to_one_run(whole: tuple[dict[str, Any], float], tmp_pa
     assert first.wait() == KILLED
     finish(training(tmp_path / "other"), log)
     same(end(tmp_path / "other"), whole[0], "a lock that is left")
-    count(second_processes_in_a_folder=1, kills=1, resumes=1, runs=2)
+
+    late = Child(training(tmp_path / "third", optim__lr=0.05), tmp_path / "late", Fault("claim", 1, signal.SIGSTOP))
+    late.until(late.stopped)
+    finish(training(tmp_path / "third"), log)
+    late.send(signal.SIGCONT)
+    assert late.wait() == 2, late.said
+    assert "the run there has other settings: optim.lr" in late.said
+    same(end(tmp_path / "third"), whole[0], "a process that came a moment too late")
+    count(second_processes_in_a_folder=2, kills=1, resumes=1, runs=3)
 
 
-def test_two_sweeps_share_a_folder(whole_sweep: tuple[dict[str, Any], float], tmp_path: Path) -> None:
+def test_two_sweeps_share_a_folder(whole_sweep: Whole, tmp_path: Path) -> None:
     """A run that another sweep is at is left to it; both end well, with every record."""
     first = Child(sweeping(tmp_path), tmp_path / "first", Fault("step", 2, signal.SIGSTOP))
     first.until(first.stopped)
     second = Child(sweeping(tmp_path), tmp_path / "second")
     second.until(lambda: "another process is at work there" in second.said)
-    second.until(lambda: len(list((tmp_path / "records").glob("*.json"))) == 3)
+    second.until(lambda: len(list((tmp_path / "records").glob("*.json"))) == len(whole_sweep[0]) // 2 - 1)
     first.send(signal.SIGCONT)
     assert (first.wait(), second.wait()) == (0, 0), first.said + second.said
     same(ends(tmp_path), whole_sweep[0], "two sweeps")
     count(second_processes_in_a_folder=1, runs=2)
+
+
+def ranks(out: Path, log: Path, *faults: Fault | None) -> list[tuple[int, str]]:
+    """The ends of the processes of one run, each with its fault or none."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(len(faults))}
+    children = [
+        Child(training(out), log.with_name(f"rank{i}"), fault, where | {"RANK": str(i), "LOCAL_RANK": str(i)})
+        for i, fault in enumerate(faults)
+    ]
+    return [(child.wait(), child.said) for child in children]
+
+
+def test_a_rank_that_dies(tmp_path: Path) -> None:
+    """The other one ends at once and says so, whichever it is; started again, they end as if nothing had happened."""
+    out, log = tmp_path / "run", tmp_path / "log"
+    assert [code for code, _ in ranks(tmp_path / "whole", log, None, None)] == [0, 0]
+    victims = (1, 0) if SOAK else (1,)
+    for victim in victims:
+        found = ranks(out, log, *(Fault("step", 4) if rank == victim else None for rank in (0, 1)))
+        assert found[victim][0] == KILLED
+        code, said = found[1 - victim]
+        assert code == 2, said
+        assert "a process of this run is gone, or does not answer" in said
+        assert "Traceback" not in said
+    assert [code for code, _ in ranks(out, log, None, None)] == [0, 0]
+    count(kills=len(victims), ranks_that_die=len(victims), resumes=len(victims), runs=1)
+    same(end(out), end(tmp_path / "whole"), "dead ranks")
