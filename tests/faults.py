@@ -58,6 +58,7 @@ class Child:
         self.log = log
         self._process = CONTEXT.Process(target=_live, args=(list(words), log, fault, dict(variables or {})))
         self._process.start()
+        _alive.append(self)
 
     @property
     def said(self) -> str:
@@ -72,11 +73,16 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
+    def end(self) -> None:
+        """Whatever it does, even nothing, it does it no longer."""
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
     def wait(self) -> int:
         """Its exit code, or minus the signal that ended it."""
         self._process.join(PATIENCE)
         if self._process.exitcode is None:
-            self._process.kill()
             raise TimeoutError(self.said)
         return self._process.exitcode
 
@@ -91,6 +97,15 @@ class Child:
     def stopped(self) -> bool:
         """Whether SIGSTOP holds it."""
         return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+_alive: list[Child] = []
+
+
+def end_all() -> None:
+    """No process outlives the test that began it."""
+    while _alive:
+        _alive.pop().end()
 
 
 def _live(words: list[str], log: Path, fault: Fault | None, variables: dict[str, str]) -> None:

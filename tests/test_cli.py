@@ -143,6 +143,15 @@ def test_version_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert done.stdout.startswith("shiftproof ")
 
 
+def test_ctrl_c_at_the_very_beginning(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "parser", interrupted)
+    assert main(["train"]) == 130
+    assert capsys.readouterr().err == "shiftproof: stopped.\n"
+
+
 def test_bench_measures_everything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

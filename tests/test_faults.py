@@ -8,17 +8,24 @@ import shutil
 import signal
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
-from faults import PLACES, Child, Fault, disk, protect
+from faults import PLACES, Child, Fault, disk, end_all, protect
 from short_runs import SOAK, Whole, count, end, ends, finish, same, sweeping, training, words
 
 KILLED = -signal.SIGKILL
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux")
+
+
+@pytest.fixture(autouse=True)
+def nobody_left() -> Iterator[None]:
+    yield
+    end_all()
 
 
 @pytest.fixture(scope="module")
