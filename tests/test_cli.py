@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 from PIL import Image
 
-from shiftproof import convert, environment
+from shiftproof import cli, convert, environment
 from shiftproof.cli import main
 from shiftproof.evaluation import efficiency
 from shiftproof.layers import methods
