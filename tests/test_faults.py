@@ -53,11 +53,12 @@ def whole_sweep(place: Path) -> Whole:
     return found, time.monotonic() - started
 
 
-def killed_again_and_again(command: list[str], log: Path, life: float, luck: random.Random) -> list[Any]:
-    """Up to three kills, half of them at a time and half at a place; what was done."""
+def killed_again_and_again(command: list[str], out: Path, life: float, luck: random.Random) -> list[Any]:
+    """One kill at least and up to three, at a time or at a place; what was done."""
     story: list[Any] = []
-    for _ in range(luck.randint(1, 3)):
-        fault = None if luck.random() < 0.5 else Fault(luck.choice(PLACES), luck.randint(1, 16))
+    kills, wanted, log = 0, luck.randint(1, 3), out.with_name("log")
+    while kills < wanted:
+        fault = None if luck.random() < 0.5 else Fault(luck.choice(PLACES), luck.randint(1, 12))
         delay = luck.uniform(0, life)
         child = Child(command, log, fault)
         if fault is None:
@@ -65,8 +66,14 @@ def killed_again_and_again(command: list[str], log: Path, life: float, luck: ran
         code = child.wait()
         story.append((code, fault or f"{delay:.3f} s"))
         assert code in (0, KILLED), (story, child.said)
+        kills += code == KILLED
+        if code == 0 and kills:
+            break
+        if code == 0:  # the end came first: once more, from the beginning
+            shutil.rmtree(out)
+            life *= 0.7
     finish(command, log)
-    count(kills=sum(code == KILLED for code, _ in story), resumes=len(story), runs=1)
+    count(kills=kills, resumes=kills, runs=1)
     return story
 
 
@@ -80,7 +87,7 @@ def lucky(number: int) -> tuple[random.Random, int]:
 def test_a_run_that_is_killed_anywhere_loses_nothing(number: int, whole: Whole, tmp_path: Path) -> None:
     """SIGKILL at any time, any number of times: weights, result, log and checkpoints are those of a whole run."""
     luck, seed = lucky(number)
-    story = killed_again_and_again(training(tmp_path / "run"), tmp_path / "log", whole[1], luck)
+    story = killed_again_and_again(training(tmp_path / "run"), tmp_path / "run", whole[1], luck)
     same(end(tmp_path / "run"), whole[0], (seed, story))
 
 
@@ -102,8 +109,8 @@ def test_a_run_that_is_killed_everywhere_loses_nothing(whole: Whole, tmp_path: P
 def test_a_sweep_that_is_killed_anywhere_loses_nothing(number: int, whole_sweep: Whole, tmp_path: Path) -> None:
     """Every record is there once, the same apart from times, and so is every run."""
     luck, seed = lucky(number)
-    story = killed_again_and_again(sweeping(tmp_path), tmp_path / "log", whole_sweep[1], luck)
-    same(ends(tmp_path), whole_sweep[0], (seed, story))
+    story = killed_again_and_again(sweeping(tmp_path / "sweep"), tmp_path / "sweep", whole_sweep[1], luck)
+    same(ends(tmp_path / "sweep"), whole_sweep[0], (seed, story))
 
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 10))])
