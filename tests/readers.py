@@ -138,7 +138,7 @@ def run_result(path: Path) -> None:
 
 
 def run_log(path: Path) -> None:
-    log = journal.Journal(path.parent, 3, tensorboard=False)
+    log = journal.Journal(path.parent, 3, 1, tensorboard=False)
     log.close()
     for line in path.read_text().splitlines():
         assert float(json.loads(line)["step"]) <= 3

@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 from PIL import Image
 
-from shiftproof import convert, environment
+from shiftproof import cli, convert, environment
 from shiftproof.cli import main
 from shiftproof.evaluation import efficiency
 from shiftproof.layers import methods
@@ -141,6 +141,15 @@ def test_version_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert stop.value.code == code
     done = subprocess.run([sys.executable, "-m", "shiftproof", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("shiftproof ")
+
+
+def test_ctrl_c_at_the_very_beginning(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "parser", interrupted)
+    assert main(["train"]) == 130
+    assert capsys.readouterr().err == "shiftproof: stopped.\n"
 
 
 def test_bench_measures_everything(

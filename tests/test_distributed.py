@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import tally
 from shiftproof.data.batches import batches, normalise
 from shiftproof.training import loop
 from shiftproof.training.config import Config, configure
@@ -150,6 +151,8 @@ def test_a_killed_worker_is_restarted(undisturbed: Path, tmp_path: Path) -> None
     assert files[0].read_bytes() == files[1].read_bytes()
     results = [json.loads((folder / "result.json").read_text()) for folder in (tmp_path / "run", undisturbed)]
     assert results[0]["history"] == results[1]["history"]  # though it went on in the middle of an epoch
+    for what in ("runs", "kills", "resumes", "ranks that die", "bit-identical ends"):
+        tally.count("Training: faults", what)
 
 
 def test_other_processes_need_no_folder(tmp_path: Path) -> None:

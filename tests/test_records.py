@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 
 import shiftproof
+import tally
 import workers
 from shiftproof import environment
 from shiftproof.cli import main
@@ -332,6 +333,8 @@ def test_a_killed_sweep_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[st
     after = {p: p.stat().st_mtime_ns for p in (tmp_path / "records").glob("*.json")}
     assert len(after) == 4
     assert before.items() <= after.items()
+    for what in ("runs", "kills", "resumes"):
+        tally.count("Training: faults", what)
 
 
 def test_a_worker_that_dies_does_not_end_the_others(tmp_path: Path) -> None:

@@ -223,8 +223,8 @@ HANDLERS: dict[str, Handler] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    options = parser(HANDLERS).parse_args(arguments)
     try:
+        options = parser(HANDLERS).parse_args(arguments)
         with progress.hushed(options.quiet):
             return int(options.run(options))
     except ModuleNotFoundError as error:

@@ -9,6 +9,7 @@ import io
 import os
 import sys
 import tarfile
+import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -57,7 +58,8 @@ def file_md5(path: Path) -> str:
 def atomic_write(path: Path, content: bytes) -> None:
     """Write `content` to `path` so that a reader sees the old file or the new one, whole, even after a crash.
 
-    The bytes go to a temporary name beside it, `.NAME.PID.tmp`, and reach the disk before it is renamed.
+    The bytes go to a temporary name beside it, `.NAME.PID.tmp`, and reach the disk before it is renamed. An OSError
+    names `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -67,6 +69,8 @@ def atomic_write(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+    except OSError as error:  # a write that fails knows no name
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         part.unlink(missing_ok=True)
     if os.name == "posix":  # the new name reaches the disk with its folder
@@ -75,6 +79,13 @@ def atomic_write(path: Path, content: bytes) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def writable(folder: Path) -> None:
+    """Make a folder, if it is not there, and a file in it that is gone again; OSError where that cannot be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def download(url: str, part: Path, report: Report) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from shiftproof.models.files import load_model
 from shiftproof.reports import records, summary
 from shiftproof.training.checkpoint import tensor_digest
 from shiftproof.training.config import Config
+from shiftproof.training.process import Stopwatch
 from shiftproof.training.runs import build_model, load_run, read_result
 
 
@@ -101,7 +101,7 @@ def from_run(
 
 def evaluate(subject: Subject, settings: Settings, report: progress.Report | None = None) -> records.Record:
     """Measure a network and make the record of it."""
-    started = time.monotonic()
+    watch = Stopwatch()
     model, dataset = subject.model, subject.dataset
     metrics = suite.evaluate(
         model,
@@ -146,7 +146,7 @@ def evaluate(subject: Subject, settings: Settings, report: progress.Report | Non
             "size": list(images.shape[1:]),
         },
         settings=settings.to_dict(),
-        seconds=time.monotonic() - started,
+        seconds=watch(),
         metrics=metrics,
     )
 

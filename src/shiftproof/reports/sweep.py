@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof import checks, environment, progress
-from shiftproof.data.store import data_root
+from shiftproof.data.store import data_root, writable
 from shiftproof.reports import evaluate, records
 from shiftproof.reports.plans import title
+from shiftproof.training.checkpoint import BusyError
 from shiftproof.training.config import Config
+from shiftproof.training.process import Stopwatch
 
 ENGINES = ("local", "ray")
+_PAUSE = 10.0  # seconds before a run that another process is at is looked at again
 
 
 def perform(
@@ -91,6 +94,8 @@ def complete(
     environment.code(), records.validator()  # as they are now, whatever is changed while the runs go
     missing = [c for c in configs if done(c, settings, out) is None]
     progress.say(f"{len(configs)} runs, {len(configs) - len(missing)} on record, {len(missing)} to do")
+    for folder in (runs, out) if missing else ():
+        writable(folder)
     # absolute: a process elsewhere has another working folder
     one = functools.partial(
         perform,
@@ -99,13 +104,14 @@ def complete(
         settings=settings,
         quiet=jobs > 1 or engine == "ray",
     )
-    started, failed = time.monotonic(), {}
+    watch, failed = Stopwatch(), {}
     if engine == "ray":
-        finished = _on_ray(one, missing, address)
+        several = functools.partial(_on_ray, one, address=address)
     elif jobs > 1:
-        finished = _in_processes(one, missing, jobs)
+        several = functools.partial(_in_processes, one, jobs=jobs)
     else:
-        finished = _in_turn(one, missing)
+        several = functools.partial(_in_turn, one)
+    finished = _sharing(several, missing, lambda config: done(config, settings, out) is not None)
     for count, (config, outcome) in enumerate(finished, start=1):
         if isinstance(outcome, ModuleNotFoundError):  # would stop every run alike
             raise outcome
@@ -114,7 +120,7 @@ def complete(
             progress.say(f"[{count}/{len(missing)}] {title(config)}: FAILED: {outcome}")
             continue
         path = records.write(outcome, out)
-        left = (time.monotonic() - started) / count * (len(missing) - count)
+        left = watch() / count * (len(missing) - count)
         then = f", about {_duration(left)} left" if left else ""
         progress.say(f"[{count}/{len(missing)}] wrote {path}{then}")
     return failed
@@ -125,6 +131,26 @@ def _duration(seconds: float) -> str:
 
 
 Outcome = tuple[Config, "dict[str, Any] | Exception"]
+
+
+def _sharing(
+    several: Callable[[list[Config]], Iterator[Outcome]], configs: list[Config], recorded: Callable[[Config], bool]
+) -> Iterator[Outcome]:
+    """What becomes of runs; one that another process is at comes last, if that one leaves no record of it."""
+    left, told = configs, set[str]()
+    while left:
+        busy = []
+        for config, outcome in several(left):
+            if not isinstance(outcome, BusyError):
+                yield config, outcome
+                continue
+            busy.append(config)
+            if title(config) not in told:
+                progress.say(f"{outcome} Going on with the other runs.")
+            told.add(title(config))
+        if busy:
+            time.sleep(_PAUSE)
+        left = [config for config in busy if not recorded(config)]
 
 
 def _in_turn(one: Callable[[Config], dict[str, Any]], configs: Iterable[Config]) -> Iterator[Outcome]:

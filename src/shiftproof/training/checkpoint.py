@@ -80,6 +80,9 @@ class Checkpoints:
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Write the checkpoint of a step, then remove the oldest beyond those to keep."""
         write_tensors(self.folder / f"step-{step:09d}.safetensors", tensors, state)
+        self._clear()
+
+    def _clear(self) -> None:
         for old in self.files()[self.keep :]:
             old.unlink(missing_ok=True)
 
@@ -88,12 +91,18 @@ class Checkpoints:
         files = self.files()
         for path in files:
             try:
-                return read_tensors(path)
+                found = read_tensors(path)
+                self._clear()  # a kill may have come between a write and the removal
+                return found
             except ValueError as error:
                 left = "Falling back to the one before" if path != files[-1] else "None is left: beginning anew"
                 complain(f"{error}. {left}.")
                 path.replace(path.with_suffix(".damaged"))
         return None
+
+
+class BusyError(OSError):
+    """A folder that another process holds."""
 
 
 def _lock(file: IO[str], folder: Path) -> None:
@@ -109,7 +118,7 @@ def _lock(file: IO[str], folder: Path) -> None:
             time.sleep(0.1)
         except OSError:  # a file system that knows no locks
             return None
-    raise OSError(f"{folder}: another process is at work there; choose another folder.")
+    raise BusyError(f"{folder}: another process is at work there; wait for it, or choose another folder.")
 
 
 @contextlib.contextmanager
@@ -125,7 +134,7 @@ def claimed(folder: Path, needed: int) -> Iterator[None]:
         if free < needed:
             raise OSError(
                 f"{folder}: {free / 2**20:.0f} MiB are free on this disk, {needed / 2**20:.0f} MiB are needed for "
-                "checkpoints."
+                "checkpoints: make room, or choose another folder."
             )
         for left in folder.rglob(".*.tmp"):
             left.unlink(missing_ok=True)

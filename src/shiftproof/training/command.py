@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from pathlib import Path
 
 from shiftproof.training.config import configure, parse_pairs
@@ -12,6 +13,7 @@ from shiftproof.training.config import configure, parse_pairs
 
 def run(options: argparse.Namespace) -> int:
     """Train, and print how it went; only the first of several processes prints."""
+    from shiftproof.training.distributed import LostError
     from shiftproof.training.loop import train
 
     changes = parse_pairs(options.set)
@@ -32,7 +34,11 @@ def run(options: argparse.Namespace) -> int:
         )
         parts = (config.data.name, config.model.name, config.recipe, config.preset)
         out = options.out or Path("runs") / "-".join([*parts, f"seed{config.run.seed}"])
-    result = train(config, out, resume=options.resume, data_dir=options.data_dir, quiet=options.quiet)
+    try:
+        result = train(config, out, resume=options.resume, data_dir=options.data_dir, quiet=options.quiet)
+    except LostError as error:
+        print(f"shiftproof: {error}", file=sys.stderr, flush=True)
+        os._exit(2)  # what is left of the connections may wait for the dead one, half an hour, before it lets go
     if os.environ.get("RANK", "0") != "0":
         return 0
     if options.json:

@@ -21,6 +21,10 @@ from torch.distributed.rendezvous import rendezvous
 T = TypeVar("T")
 
 
+class LostError(OSError):
+    """Another process of the run is gone."""
+
+
 @dataclass(frozen=True)
 class World:
     """The place of a process among all: `rank` of `size`; rank 0 is the one that writes."""
@@ -96,5 +100,12 @@ def joined(device: str = "auto") -> Iterator[World]:
     dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=size)
     try:
         yield World(rank, size, here)
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo/transport" not in str(error):
+            raise
+        raise LostError(
+            f"a process of this run is gone, or does not answer: rank {rank} of {size} stops. Start all of them again "
+            "with --resume; the last checkpoint is untouched."
+        ) from error
     finally:
         dist.destroy_process_group()

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 from shiftproof import progress
 from shiftproof.data.store import atomic_write
+from shiftproof.training.process import Stopwatch
 
 
 class Journal:
     """The log of a run, `log.jsonl`, one JSON object per line, each with the step it belongs to.
 
-    Taken up again at a step, it forgets what was written after it.
+    Taken up again at a step, after so many whole epochs, it forgets what was written after that.
     """
 
-    def __init__(self, folder: Path, step: int, tensorboard: bool) -> None:
+    def __init__(self, folder: Path, step: int, epochs: int, tensorboard: bool) -> None:
         self.path = folder / "log.jsonl"
-        kept = [line for line in _lines(self.path) if _step_of(line) <= step]
+        kept = [line for line in _lines(self.path) if _within(line, step, epochs)]
         atomic_write(self.path, "".join(f"{line}\n" for line in kept).encode())
         self._file = self.path.open("a")
         self._board: Any = None
@@ -35,15 +34,19 @@ class Journal:
     def write(self, event: str, step: int, **values: Any) -> None:
         """Add a line; numbers become scalars of the same name."""
         self._file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
-        self._file.flush()
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
         if self._board is not None:
             for name, value in values.items():
                 if isinstance(value, float):
                     self._board.add_scalar(f"{event}/{name}", value, step)
 
     def close(self) -> None:
-        """Flush and close."""
-        self._file.close()
+        """Flush and close; a line that found no room is given up."""
+        with contextlib.suppress(OSError):
+            self._file.close()
         if self._board is not None:
             self._board.close()
 
@@ -52,13 +55,13 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(errors="replace").splitlines() if path.exists() else []
 
 
-def _step_of(line: str) -> float:
-    """The step of a line; a line cut off by a kill counts as after everything."""
+def _within(line: str, step: int, epochs: int) -> bool:
+    """Whether a line is not of a later step or epoch; one cut off by a kill is later than everything."""
     try:
-        step = json.loads(line)["step"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return math.inf
-    return step if isinstance(step, int) else math.inf
+        found = json.loads(line)
+        return bool(found["step"] <= step and found.get("epoch", 0) <= epochs)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 class Display:
@@ -116,11 +119,12 @@ class Speed:
     """Images per second, over the last seconds."""
 
     def __init__(self) -> None:
-        self._marks: list[tuple[float, int]] = [(time.monotonic(), 0)]
+        self._watch = Stopwatch()
+        self._marks: list[tuple[float, int]] = [(0.0, 0)]
 
     def __call__(self, images: int) -> float:
         """After so many more images."""
-        now = time.monotonic()
+        now = self._watch()
         self._marks.append((now, self._marks[-1][1] + images))
         while len(self._marks) > 2 and now - self._marks[0][0] > 10:
             del self._marks[0]

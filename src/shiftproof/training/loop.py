@@ -7,11 +7,11 @@ weights, the optimizer's averages and counters, and a run that was killed goes o
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
 import re
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from shiftproof.training.config import Config, differences
 from shiftproof.training.distributed import World, joined
 from shiftproof.training.journal import Display, Journal, Speed
 from shiftproof.training.optimizer import learning_rate, make_optimizer, pull, restore, tensors
-from shiftproof.training.process import peak_bytes, stop_requests, threads
+from shiftproof.training.process import Stopwatch, peak_bytes, stop_requests, threads
 from shiftproof.training.runs import build_model, describe, load_data, read_config, read_result
 
 _LOG_EVERY = 10  # steps
@@ -70,8 +70,10 @@ def train(
             name = f"{config.model.name} {config.recipe} {config.data.name} seed {config.run.seed}"
             display = Display(name, config.optim.epochs, per_epoch, quiet)
             size = 4 * sum(p.numel() for p in build_model(config, data[0]).parameters())
-            with claimed(out, needed=(config.run.keep + 3) * 2 * size + 2**20), display.shown():
-                return _train(config, out, world, data, display)
+            with claimed(out, needed=(config.run.keep + 3) * 2 * size + 2**20), display.shown(), _room(out):
+                # again, now that it is ours: another process may have been at work there a moment ago
+                _, finished = _find(config, out, resume, world)
+                return finished or _train(config, out, world, data, display)
 
 
 def _find(config: Config | None, out: Path, resume: bool, world: World) -> tuple[Config, dict[str, Any] | None]:
@@ -154,13 +156,13 @@ def _train(
             state["scaler"] = scaler.state_dict()
             checkpoints.save(passed(), tensors(model, optimizer), state)
 
-    journal = Journal(out, passed(), config.run.tensorboard) if world.first else None
+    journal = Journal(out, passed(), state["epoch"], config.run.tensorboard) if world.first else None
     if world.first:
         atomic_write(out / "config.json", (json.dumps(config.to_dict(), indent=2) + "\n").encode())
         _launch(out).touch()
     where = {"code": environment.code(), "machine": environment.machine()}
-    started = time.monotonic() - state["seconds"]
-    last_kept = time.monotonic()
+    watch = Stopwatch(state["seconds"])
+    last_kept = watch()
     speed = Speed()
     with contextlib.ExitStack() as stack:
         if journal is not None:
@@ -210,16 +212,16 @@ def _train(
                 news = world.total([float(losses.detach().sum()), float(right), float(weights.sum())])
                 state["sums"] = [a + b for a, b in zip(state["sums"], news)]
                 state["step"] = batch.step + 1
-                state["seconds"] = time.monotonic() - started
+                state["seconds"] = watch()
                 mean_loss, accuracy = (v / state["sums"][2] for v in state["sums"][:2])
                 images_per_second = speed(batch.total)
                 display.step(epoch, state["step"], mean_loss, accuracy, images_per_second)
                 if journal is not None and passed() % _LOG_EVERY == 0:
                     journal.write("step", passed(), loss=float(loss.detach()), lr=rate, speed=images_per_second)
-                if stop.is_set() or time.monotonic() - last_kept > 60 * config.run.checkpoint_minutes:
+                if stop.is_set() or watch() - last_kept > 60 * config.run.checkpoint_minutes:
                     if state["step"] < per_epoch or stop.is_set():
                         keep()
-                    last_kept = time.monotonic()
+                    last_kept = watch()
                 if stop.is_set():
                     raise Stopped(f"{out}: stopped in epoch {epoch + 1}; go on with --resume.")
 
@@ -229,7 +231,7 @@ def _train(
             row = {"epoch": epoch + 1, "loss": loss_sum / count, "accuracy": right_sum / count, **checked}
             state["history"].append(row)
             judged = row.get("validation_accuracy", float(epoch))  # without validation the last epoch is the best
-            state |= {"epoch": epoch + 1, "step": 0, "sums": [0.0, 0.0, 0.0], "seconds": time.monotonic() - started}
+            state |= {"epoch": epoch + 1, "step": 0, "sums": [0.0, 0.0, 0.0], "seconds": watch()}
             better = state["best"] is None or judged > state["best"]["judged"]
             if better:
                 state["best"] = {"epoch": epoch + 1, "judged": judged}
@@ -238,7 +240,7 @@ def _train(
                     write_tensors(out / "best.safetensors", model.state_dict(), describe(config, dataset))
                 journal.write("epoch", passed(), **row, seconds=state["seconds"])
             keep()
-            last_kept = time.monotonic()
+            last_kept = watch()
             display.say(_line(row, optim.epochs, state["seconds"]))
             if stop.is_set() and state["epoch"] < optim.epochs:
                 raise Stopped(f"{out}: stopped after epoch {epoch + 1}; go on with --resume.")
@@ -293,6 +295,20 @@ def _explained(out: Path, count: int) -> Iterator[None]:
             raise
         raise ValueError(
             f"{out}: a batch of {count} images leaves batch norm a single value: choose another `optim.batch_size`."
+        ) from None
+
+
+@contextlib.contextmanager
+def _room(out: Path) -> Iterator[None]:
+    """A disk that is full, in the middle of a run: say that nothing is lost."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise OSError(
+            f"{error.filename or out}: {error.strerror}. The last checkpoint is untouched: make room and go on with "
+            "--resume."
         ) from None
 
 

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,6 +45,20 @@ def stop_requests(wanted: bool) -> Iterator[threading.Event]:
     finally:
         for s, handler in before.items():
             signal.signal(s, handler)
+
+
+class Stopwatch:
+    """Counts on from `seconds`; a clock that is set back takes none of them away."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds, self._seen = seconds, time.monotonic()
+
+    def __call__(self) -> float:
+        """The seconds so far."""
+        now = time.monotonic()
+        self._seconds += max(0.0, now - self._seen)
+        self._seen = now
+        return self._seconds
 
 
 def peak_bytes() -> int | None:
