@@ -1,21 +1,32 @@
 """Forbids the network. Found by every Python process that the tests start, for conftest.py puts its folder first."""
 
 import ipaddress
+import socket
 import sys
 from typing import Any
 
-_NAMES = {"", "localhost"}
+
+def _address(host: object) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """A host given by its number, None for one given by its name."""
+    try:
+        return ipaddress.ip_address(host.decode() if isinstance(host, bytes) else host)  # type: ignore[arg-type]
+    except ValueError:
+        return None
 
 
 def _is_here(host: object) -> bool:
-    """Whether an address is this machine's own: loopback, or the wildcard that servers listen on."""
-    if host is None or host in _NAMES:
+    """Whether this machine is meant: one can listen nowhere else."""
+    if host in (None, "", "localhost"):
         return True
+    address = _address(host)
+    if address is None or address.is_loopback or address.is_unspecified:
+        return address is not None
     try:
-        address = ipaddress.ip_address(host if isinstance(host, str) else bytes(host).decode())  # type: ignore[call-overload]
-    except (TypeError, ValueError):
+        with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
         return False
-    return address.is_loopback or address.is_unspecified
+    return True
 
 
 def _forbid(event: str, arguments: tuple[Any, ...]) -> None:
@@ -24,7 +35,8 @@ def _forbid(event: str, arguments: tuple[Any, ...]) -> None:
         if isinstance(address, tuple) and not _is_here(address[0]):
             raise PermissionError(f"the tests do without the network; this wanted {address}")
     elif event in ("socket.getaddrinfo", "socket.gethostbyname") and not _is_here(arguments[0]):
-        raise PermissionError(f"the tests do without the network; this asked for {arguments[0]!r}")
+        if _address(arguments[0]) is None:  # a number needs nobody to look it up
+            raise PermissionError(f"the tests do without the network; this asked for {arguments[0]!r}")
 
 
 sys.addaudithook(_forbid)
