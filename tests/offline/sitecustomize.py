@@ -34,9 +34,14 @@ def _forbid(event: str, arguments: tuple[Any, ...]) -> None:
         address = arguments[1]
         if isinstance(address, tuple) and not _is_here(address[0]):
             raise PermissionError(f"the tests do without the network; this wanted {address}")
-    elif event in ("socket.getaddrinfo", "socket.gethostbyname") and not _is_here(arguments[0]):
-        if _address(arguments[0]) is None:  # a number needs nobody to look it up
-            raise PermissionError(f"the tests do without the network; this asked for {arguments[0]!r}")
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        _forbid_lookup(arguments[0])
+
+
+def _forbid_lookup(host: object) -> None:
+    """A number needs nobody to look it up."""
+    if _address(host) is None and not _is_here(host):
+        raise PermissionError(f"the tests do without the network; this asked for {host!r}")
 
 
 sys.addaudithook(_forbid)
