@@ -45,7 +45,7 @@ def _gains(item: pytest.Item) -> bool:
     """Whether a test is slow, draws its examples, or counts what it tries."""
     if not isinstance(item, pytest.Function):
         return False
-    return "slow" in item.keywords or is_hypothesis_test(item.obj) or hasattr(item.module, "SECTION")
+    return "slow" in item.keywords or "counted" in item.keywords or is_hypothesis_test(item.obj)
 
 
 @pytest.fixture(autouse=True)

@@ -142,6 +142,7 @@ def test_without_batch_norm_two_processes_are_one(tmp_path: Path, monkeypatch: p
         assert a == pytest.approx(b, rel=1e-4)
 
 
+@pytest.mark.counted
 def test_a_killed_worker_is_restarted(undisturbed: Path, tmp_path: Path) -> None:
     """The elastic agent starts the processes anew, and they end with the weights of the undisturbed run."""
     done = torchrun(tmp_path, tmp_path / "run", "killed", "--max-restarts", "1")

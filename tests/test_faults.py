@@ -19,7 +19,7 @@ from faults import PLACES, Child, Fault, disk, end_all, protect
 from short_runs import SOAK, Whole, count, end, ends, finish, same, sweeping, training, words
 
 KILLED = -signal.SIGKILL
-pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux")
+pytestmark = [pytest.mark.counted, pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux")]
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from mutations import damaged
 from readers import READERS
 from sandbox import PATIENCE, Outcome, Sandbox
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
+pytestmark = [pytest.mark.counted, pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")]
 SECTION = "Files: damaged and hostile"
 CORPUS = Path(__file__).with_name("corpus")
 SLOW = ("as large as Pillow allows", "16 bits")

@@ -15,6 +15,7 @@ from shiftproof.invariance import assert_shift_invariant, shift_error
 from shiftproof.models import ConversionError, conversion_report, convert
 
 SECTION = "Networks: random graphs, converted"
+pytestmark = pytest.mark.counted
 FUNCTIONS = {"add", "mul", "cat", "mean", "flatten", "relu", "gelu", "hardswish", "tanh"}
 METHODS = ["ghs", "ghs", "ghs", "ghs-paper", "align", "aps", "lps", "lpf", "lpf-adaptive", "max", "avg", "mixed"]
 

@@ -17,6 +17,7 @@ from shiftproof.layers import GHS2d, create_downsample
 from shiftproof.models import create_model
 
 SECTION = "Memory and threads"
+pytestmark = pytest.mark.counted
 PASSES, SIZES, THREADS = 10_000, 500, 16
 GROWTH = 16  # MiB, of which an allocator may keep some
 

@@ -24,6 +24,7 @@ from shiftproof.shifts import circular_shift
 from shiftproof.shifts import polyphase as components
 
 SECTION = "Layers: the law of every method"
+pytestmark = pytest.mark.counted
 REFUSALS = (
     "`gain='unit'` cannot keep a constant here",
     "`projection='least-squares'` is hopeless here",

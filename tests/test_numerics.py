@@ -20,6 +20,7 @@ from shiftproof.layers import GHS1d, GHS2d
 from shiftproof.polynomials import gauss_hermite
 
 SECTION = "Numerics"
+pytestmark = pytest.mark.counted
 FUNCTIONS = 1e-12  # absolute error of the functions for s = 1, as the docstring of `gauss_hermite` has it
 # unit roundoff of each dtype, and what summing in float32 adds, as the docstring of `ghs2d` has it
 ROUNDOFF = {torch.float32: 0.0, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}

@@ -315,6 +315,7 @@ def test_a_sweep_repeats_nothing(
     assert main(arguments(tmp_path, "--engine", "rya")) == 2
 
 
+@pytest.mark.counted
 def test_a_killed_sweep_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """SIGKILL after the first record, two workers and all: the next sweep makes only what is missing."""
     words = arguments(tmp_path, "--methods", "strided", "max", "avg", "lpf", "--jobs", "2")

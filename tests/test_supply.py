@@ -15,6 +15,7 @@ import tally
 
 ROOT = Path(__file__).parents[1]
 SECTION = "Supply chain"
+pytestmark = pytest.mark.counted
 LICENCES = runpy.run_path(str(ROOT / "tools" / "licences.py"))
 
 # the Mozilla Public License 2.0 asks something only of those who change these files; none is imported by the package
