@@ -164,6 +164,20 @@ def test_centroid_moments_fail_at_the_border() -> None:
     assert float((centroid_moments(here, 8) - centroid_moments(there, 8)).abs().max()) > 1e-2
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_centroids_are_of_each_map_alone(dtype: torch.dtype) -> None:
+    """In a batch as one by one, computed in at least float32 and given in the dtype of the map."""
+    f = torch.rand(2, 3, 6, 5).to(dtype)
+    found = centroid_moments(f, 4)
+    assert found.dtype == dtype
+    alone = torch.stack([torch.stack([centroid_moments(m, 4) for m in maps]) for maps in f])
+    assert torch.allclose(found, alone, atol=TOLERANCE[dtype])
+    exact = centroid_moments(f.double(), 4)
+    assert float((found.double() - exact).abs().max()) <= (
+        1e-6 + torch.finfo(dtype).eps * float(exact.abs().max()) if dtype != torch.float64 else 0.0
+    )
+
+
 def test_centroid_moments_are_moments_about_the_centroid() -> None:
     f = torch.rand(6, 7, dtype=torch.float64)
     x, y = (torch.from_numpy(grids.pixels(m)) for m in (6, 7))
