@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 
 from shiftproof.cli import main
-from shiftproof.reports import costs, paper, plans, records, render, reproduce, sweep, tables
-from shiftproof.reports.cells import Cell, Shelf, Table, spreads_apart
+from shiftproof.reports import costs, paper, plans, reading, records, render, reproduce, sweep, tables
+from shiftproof.reports.cells import Cell, Shelf, Table, apart
 from shiftproof.training.config import Config, configure
 
 
-def estimate(value: float) -> dict[str, Any]:
-    return {"value": value, "low": value, "high": value, "n": 100}
+def estimate(value: float, margin: float = 0.0) -> dict[str, Any]:
+    return {"value": value, "low": value - margin, "high": value + margin, "n": 100}
 
 
 def record(config: Config, accuracy: float, part: str = "test", **metrics: Any) -> records.Record:
@@ -39,7 +39,7 @@ def record(config: Config, accuracy: float, part: str = "test", **metrics: Any) 
         dataset={"name": config.data.name, "part": part, "source": "", "checksum": "0" * 64, "images": 1, "size": [3]},
         settings=settings,
         seconds=1.0,
-        metrics={"accuracy": {"clean": estimate(accuracy)}, **metrics},
+        metrics={"accuracy": {"clean": estimate(accuracy, margin=0.01)}, **metrics},
     )
 
 
@@ -145,9 +145,47 @@ def test_every_variant_of_the_ablation_can_be_built() -> None:
 
 def test_a_difference_within_the_spread_is_a_tie() -> None:
     a, b, c = Cell(values=(90.0, 91.0)), Cell(values=(90.4, 91.2)), Cell(values=(95.0, 95.1))
-    assert spreads_apart(a, b) is False
-    assert spreads_apart(a, c) is True
-    assert spreads_apart(a, Cell(values=(95.0,))) is None
+    assert apart(a, b) is False
+    assert apart(a, c) is True
+    assert apart(a, Cell(values=(95.0,))) is None
+    one, near, far = (Cell(values=(v,), margin=0.7) for v in (84.0, 84.9, 85.1))  # of one seed: 0.99 apart
+    assert apart(one, near) is False
+    assert apart(one, far) is True
+    assert apart(one, Cell()) is None
+
+
+def test_the_reading_names_what_is_ahead_tied_and_behind() -> None:
+    """Of what was run, by the rule; as a list in the document, and nothing where nothing was run."""
+    right = {"ghs": (0.90, 0.92), "strided": (0.80, 0.82), "lpf": (0.91, 0.92), "aps": (0.95, 0.96)}
+    made = []
+    for method, values in right.items():
+        for config, value in zip(plans.plan("table2", "laptop", methods=[method], seeds=[0, 1]), values, strict=True):
+            pairs = {
+                "pairs": estimate(1.0 if method == "ghs" else 0.9),
+                "largest_change": 0.0 if method == "ghs" else 2,
+            }
+            made.append(record(config, value, consistency={"all_pairs": pairs}))
+    drawn = [make(shelf(*made), "laptop") for make in tables.TABLES.values()]
+    found = dict(reading.findings(drawn))
+    assert found["Classification accuracy on CIFAR-10, ResNet-20"] == (
+        "GHS 91.00 ± 1.41 (n=2): ahead of Baseline (strided) (+10.00); tied with LPF-3 (-0.50); behind APS-3 (-4.50)."
+    )
+    assert "APS-3 90.00 % (2) and GHS 100.00 % (0)." in found["CIFAR-10, ResNet-20"]
+    assert "Ablation" not in found
+    assert reading.findings([make(shelf(), "laptop") for make in tables.TABLES.values()]) == []
+
+
+def test_the_reading_of_the_ablation() -> None:
+    """The place of the default, and what is better than it."""
+    right = {"ghs": 0.60, "anchor: corner": 0.61, "orders: 2N": 0.70, "orders: N": 0.50}
+    made = [
+        record(plans.plan("ablation", "laptop", methods=[name], seeds=[0])[0], value, "validation")
+        for name, value in right.items()
+    ]
+    ((about, words),) = reading.findings([tables.ablation(shelf(*made), "laptop")])
+    assert about == "Ablation"
+    assert "the default, 60.00 (n=1), is number 3 of 4" in words
+    assert "better than the default: orders: 2N." in words
 
 
 def test_forms() -> None:

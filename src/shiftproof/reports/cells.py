@@ -5,6 +5,7 @@ Everything here is made from records. A cell without one says "not run".
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ NOT_RUN = "not run"
 class Cell:
     """One number of the paper, if it has one, and ours, one per seed, with the files they come from.
 
-    A `measured` number has no seeds: it is what it is.
+    A `measured` number has no seeds: it is what it is. `margin`: how far the 95 % interval of one seed reaches.
     """
 
     paper: paper.Value | None = None
@@ -30,6 +31,7 @@ class Cell:
     files: tuple[str, ...] = ()
     digits: int = 2
     measured: bool = False
+    margin: float | None = None
 
     @property
     def mean(self) -> float | None:
@@ -87,11 +89,18 @@ class Table:
         return {"name": self.name, "title": self.title, "rows": rows, "notes": list(self.notes)}
 
 
-def spreads_apart(a: Cell, b: Cell) -> bool | None:
-    """Whether two means differ by more than the larger spread over seeds; None where a spread is not known."""
-    if a.mean is None or b.mean is None or a.spread is None or b.spread is None:
+def apart(a: Cell, b: Cell) -> bool | None:
+    """Whether two means differ by more than the larger spread over seeds.
+
+    Where there is one seed only, by more than the 95 % interval of the difference; None where that is not known either.
+    """
+    if a.mean is None or b.mean is None:
         return None
-    return abs(a.mean - b.mean) > max(a.spread, b.spread)
+    if a.spread is not None and b.spread is not None:
+        return abs(a.mean - b.mean) > max(a.spread, b.spread)
+    if a.margin is not None and b.margin is not None:
+        return abs(a.mean - b.mean) > math.hypot(a.margin, b.margin)
+    return None
 
 
 class Shelf:
@@ -122,14 +131,17 @@ class Shelf:
         digits: int = 2,
     ) -> Cell:
         """The cell of a run, over all seeds there are records of: the estimate or number at a path of the metrics."""
-        ours = []
+        ours, margins = [], []
         for name, record in self._of(config, part):
             value = records.lookup(record["metrics"], *path)
-            value = value.get("value") if isinstance(value, Mapping) else value
+            if isinstance(value, Mapping):
+                margins.append(scale * (value["high"] - value["low"]) / 2)
+                value = value["value"]
             if value is not None:
                 ours.append((record["seed"], name, scale * float(value)))
         ours.sort()
-        return Cell(printed, tuple(v for *_, v in ours), tuple(n for _, n, _ in ours), digits)
+        values, files = tuple(v for *_, v in ours), tuple(n for _, n, _ in ours)
+        return Cell(printed, values, files, digits, margin=max(margins, default=None))
 
 
 def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.data.store import atomic_write
-from shiftproof.reports import figures, page, records, render, reproduce, tables
+from shiftproof.reports import figures, page, reading, records, render, reproduce, tables
 from shiftproof.reports.cells import Shelf
 from shiftproof.reports.records import Record
 
@@ -23,6 +23,9 @@ def build(found: Mapping[Path, Record], preset: str, opening: Sequence[tuple[str
     run = [t for t in made if any(cell.values for _, cells in t.rows for cell in cells)]
     empty = [t.title.split(".")[0] for t in made if t not in run]
     sections = [("", _lead(found, preset, empty))] if opening is None else [*opening]
+    if opening is None and (said := reading.findings(run)):
+        items = "".join(f"<li><strong>{escape(about)}</strong>: {escape(words)}</li>" for about, words in said)
+        sections.append(("Reading", f'<p class="soft">{escape(reading.RULE)}</p><ul>{items}</ul>'))
     with tempfile.TemporaryDirectory() as folder:
         pictures = reproduce.pictures(shelf, found, preset, Path(folder))
         for table in run:

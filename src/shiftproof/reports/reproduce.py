@@ -9,7 +9,7 @@ from typing import Any
 
 from shiftproof import checks
 from shiftproof.data.store import atomic_write
-from shiftproof.reports import cameraman, costs, evaluate, figures, plans, records, render, sweep, tables
+from shiftproof.reports import cameraman, costs, evaluate, figures, plans, reading, records, render, sweep, tables
 from shiftproof.reports.cells import Shelf, Table
 from shiftproof.training.config import Config
 
@@ -148,6 +148,14 @@ def _document(preset: str, made: Sequence[Table], pictures: dict[str, Path], fol
             f"The preset `{preset}` is a small version of the paper's recipe: its numbers compare methods with one "
             "another, not with the paper's."
         )
+    found = reading.findings(made)
+    if found:
+        parts += [
+            "## Reading",
+            reading.RULE,
+            "\n".join(f"- **{about}**: {words}" for about, words in found),
+            "## Tables",
+        ]
     for table in made:
         parts.append(render.markdown(table, folder).rstrip())
         if table.name in pictures:
