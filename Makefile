@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # oneDNN must not pick instructions that a virtual machine announces and then refuses
 export ONEDNN_MAX_CPU_ISA := AVX512_CORE_BF16
 
-.PHONY: demo test lint check-types bench docs soak mutants lock clean compiler browser
+.PHONY: demo test lint check-types bench docs soak zoo mutants lock clean compiler browser
 
 demo: $(VENV)/.report
 	$(BIN)/shiftproof demo --out demo
@@ -36,6 +36,10 @@ docs: $(VENV)/.dev
 # what draws its examples with many more of them, and what is slow: half an hour; the counts become a page
 soak: compiler browser $(VENV)/.dev
 	SHIFTPROOF_PROFILE=soak $(BIN)/pytest -n 2 --dist worksteal --reliability docs/reliability.md tests
+
+# every architecture we know of, converted, under all shifts, exported: an hour
+zoo: compiler $(VENV)/.dev
+	SHIFTPROOF_PROFILE=zoo $(BIN)/pytest -n 2 --dist worksteal tests
 
 # the core with small mistakes in it, each of which a test must notice; about an hour and a half on two cores,
 # goes on where it stopped. mutmut 3.8 wants an older pytest, so it has an environment of its own on top of ours.

@@ -18,6 +18,7 @@ from tally import pytest_terminal_summary as pytest_terminal_summary
 
 settings.register_profile("test", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("soak", parent=settings.get_profile("test"), max_examples=5000)
+settings.register_profile("zoo", parent=settings.get_profile("test"))
 settings.load_profile(os.environ.get("SHIFTPROOF_PROFILE", "test"))
 
 # without the network, in this process and in all that it starts
@@ -30,21 +31,22 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Slow tests are for `make soak`, which leaves out what gains nothing from more time."""
-    if os.environ.get("SHIFTPROOF_PROFILE") == "soak":
-        kept = [item for item in items if _gains(item)]
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = kept
+    """Slow tests are for `make soak`, large networks for `make zoo`, all else for `make test`."""
+    profile = os.environ.get("SHIFTPROOF_PROFILE")
+    if profile in ("soak", "zoo"):
+        config.hook.pytest_deselected(items=[item for item in items if not _is_for(item, profile)])
+        items[:] = [item for item in items if _is_for(item, profile)]
         return
     for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(pytest.mark.skip(reason="runs in `make soak`"))
+        for word, command in (("slow", "soak"), ("zoo", "zoo")):
+            if word in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=f"runs in `make {command}`"))
 
 
-def _gains(item: pytest.Item) -> bool:
-    """Whether a test is slow, draws its examples, or counts what it tries."""
-    if not isinstance(item, pytest.Function):
-        return False
+def _is_for(item: pytest.Item, profile: str) -> bool:
+    """`soak` takes what is slow, draws its examples, or counts what it tries: what gains from more time."""
+    if not isinstance(item, pytest.Function) or profile == "zoo" or "zoo" in item.keywords:
+        return profile == "zoo" and "zoo" in item.keywords
     return "slow" in item.keywords or "counted" in item.keywords or is_hypothesis_test(item.obj)
 
 

@@ -75,18 +75,18 @@ def test_converted_network(name: str) -> None:
     assert sum(moved) > 0.8 * len(moved)  # not all: stochastic depth, and a bias before a batch norm
 
 
-@pytest.mark.slow
+@pytest.mark.zoo
 @every_network
 def test_converted_network_under_all_shifts(name: str) -> None:
     assert_shift_invariant(convert(zoo.create(name)), images(1), batch_size=64)
 
 
-# the others take minutes and run in `make soak`
+# the others take minutes and run in `make zoo`
 QUICK = {*zoo.OWN, "torchvision:resnet18", "torchvision:mobilenet_v3_small"}
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in zoo.NAMES])
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.zoo) for n in zoo.NAMES])
 def test_export_and_onnx(name: str, tmp_path: Path) -> None:
     """Saved and loaded, and through onnxruntime: the same output, the same law, another batch."""
     new = convert(zoo.create(name))

@@ -52,7 +52,7 @@ def test_larger_networks_are_bit_exact(name: str) -> None:
     assert_shift_invariant(model, images(32, 32, batch=1), shifts=24, batch_size=12)
 
 
-@pytest.mark.slow
+@pytest.mark.zoo
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "resnet56"])
 def test_larger_networks_are_bit_exact_under_all_shifts(name: str) -> None:
     assert_shift_invariant(ready(create_model(name, "ghs")), images(32, 32), batch_size=64)
