@@ -16,7 +16,7 @@ NAMES = {
     "lpf": "LPF-3",
     "aps": "APS-3",
     "lps": "LPS",
-    "ghs-paper": "GHS, the paper's",
+    "ghs-paper": "GHS of the paper",
     "ghs": "GHS",
 }
 NETWORKS = {"resnet18": "ResNet-18", "resnet20": "ResNet-20", "resnet50": "ResNet-50", "resnet56": "ResNet-56"}
