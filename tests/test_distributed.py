@@ -21,6 +21,7 @@ from shiftproof.training.loop import train
 from shiftproof.training.optimizer import learning_rate
 from shiftproof.training.process import threads
 from shiftproof.training.runs import build_model, load_data
+from short_runs import SECTION, count
 
 # two epochs of 33 + 33 + 1 images: the second process has none of the last batch
 CHANGES = {"data.limit": 67, "optim.batch_size": 33, "optim.epochs": 2, "run.threads": 1, "run.tensorboard": False}
@@ -152,8 +153,8 @@ def test_a_killed_worker_is_restarted(undisturbed: Path, tmp_path: Path) -> None
     assert files[0].read_bytes() == files[1].read_bytes()
     results = [json.loads((folder / "result.json").read_text()) for folder in (tmp_path / "run", undisturbed)]
     assert results[0]["history"] == results[1]["history"]  # though it went on in the middle of an epoch
-    for what in ("runs", "kills", "resumes", "ranks that die", "bit-identical ends"):
-        tally.count("Training: faults", what)
+    count(runs=1, kills=1, resumes=1, ranks_that_die=1)
+    tally.count(SECTION, "bit-identical ends")
 
 
 def test_other_processes_need_no_folder(tmp_path: Path) -> None:

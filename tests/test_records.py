@@ -15,13 +15,13 @@ import torch
 from PIL import Image
 
 import shiftproof
-import tally
 import workers
 from shiftproof import environment
 from shiftproof.cli import main
 from shiftproof.reports import evaluate, plans, records, sweep
 from shiftproof.training.config import configure
 from shiftproof.training.loop import train
+from short_runs import count
 
 TINY = {"data.limit": 64, "optim.batch_size": 32, "optim.epochs": 1, "run.threads": 1, "run.tensorboard": False}
 PAIRS = [f"--set={k}={json.dumps(v)}" for k, v in TINY.items()]
@@ -334,8 +334,7 @@ def test_a_killed_sweep_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[st
     after = {p: p.stat().st_mtime_ns for p in (tmp_path / "records").glob("*.json")}
     assert len(after) == 4
     assert before.items() <= after.items()
-    for what in ("runs", "kills", "resumes"):
-        tally.count("Training: faults", what)
+    count(runs=1, kills=1, resumes=1)
 
 
 def test_a_worker_that_dies_does_not_end_the_others(tmp_path: Path) -> None:

@@ -52,20 +52,24 @@ def explanations(text: str) -> dict[tuple[str, str], str]:
     return {(entry["was"], entry["is"]): entry["why"] for entry in tomllib.loads(text).get("mutant", [])}
 
 
-def page(mutants: list[Mutant], reasons: dict[Mutant, str]) -> str:
-    """The score by module, and the reasons, as Markdown."""
-    rows = []
+def score(mutants: list[Mutant], reasons: dict[Mutant, str]) -> str:
+    """How many were killed, by module, as a table in Markdown."""
+    lines = ["| module | mutants | killed | no difference | killed of the others |", "| :-- | --: | --: | --: | --: |"]
     for module in [*sorted({m.module for m in mutants}), ""]:
         mine = [m for m in mutants if module in ("", m.module)]
         killed, excused = sum(m.killed for m in mine), sum(m in reasons for m in mine)
         name = f"`{module}`" if module else "all"
-        score = killed / (len(mine) - excused) if len(mine) > excused else 1.0
-        rows.append(f"| {name} | {len(mine):,} | {killed:,} | {excused:,} | {score:.1%} |")
+        share = killed / (len(mine) - excused) if len(mine) > excused else 1.0
+        lines.append(f"| {name} | {len(mine):,} | {killed:,} | {excused:,} | {share:.1%} |")
+    return "\n".join(lines)
+
+
+def page(mutants: list[Mutant], reasons: dict[Mutant, str]) -> str:
+    """The score and the reasons, as Markdown."""
     lines = ["# Mutants", "", "Written by `make mutants`; not to be edited by hand. Each mutant is the core with one"]
     lines += ["small mistake in it (made by mutmut), and a test should fail on it. Where none can, because the"]
     lines += ["mistake changes nothing that could be seen, the reason is counted below.", ""]
-    lines += ["| module | mutants | killed | no difference | killed of the others |"]
-    lines += ["| :-- | --: | --: | --: | --: |", *rows]
+    lines += [score(mutants, reasons)]
     lines += ["", "| why a change makes no difference | mutants |", "| :-- | --: |"]
     lines += [f"| {why} | {n} |" for why, n in collections.Counter(reasons.values()).most_common()]
     return "\n".join(lines) + "\n"
@@ -89,7 +93,7 @@ def main(mutmut: str, out: str) -> int:
             open_.append(mutant)
             print(f"{mutant.name}: {mutant.status}\n  - {was}\n  + {now}")
     Path(out).write_text(page(mutants, reasons))
-    print(page(mutants, reasons).partition("\n\n| why")[0].partition("\n\n|")[2].join(["|", ""]))
+    print(score(mutants, reasons))
     if open_:
         print(f"{len(open_)} mutants are neither killed nor explained in {EXPLAINED.name}.")
     return int(bool(open_))

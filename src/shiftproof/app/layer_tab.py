@@ -47,20 +47,10 @@ def build(blocks: gr.Blocks) -> None:
                 usual = layer.Settings()
                 with gr.Row():
                     stride = gr.Slider(1, 8, value=usual.stride, step=1, label="Stride", buttons=[])
-                    orders = gr.Dropdown(
-                        ["N", "2N", "4N", "M"],
-                        value=usual.orders,
-                        allow_custom_value=True,
-                        label="Orders",
-                        min_width=110,
-                    )
-                    sigma = gr.Dropdown(
-                        ["band", "0.5*band", "2*band", "rule"],
-                        value=usual.sigma,
-                        allow_custom_value=True,
-                        label="Sigma",
-                        min_width=110,
-                    )
+                    free: dict[str, Any] = {"allow_custom_value": True, "min_width": 110}
+                    orders = gr.Dropdown(["N", "2N", "4N", "M"], value=usual.orders, label="Orders", **free)
+                    words = ["band", "0.5*band", "2*band", "rule"]
+                    sigma = gr.Dropdown(words, value=usual.sigma, label="Sigma", **free)
                     anchor = gr.Radio(list(ANCHORS), value=usual.anchor, label="Anchor", min_width=180)
                     pivot = gr.Radio(list(PIVOTS), value=usual.pivot, label="Pivot", min_width=240)
                 inside = gr.HTML(elem_id="layer-inside", apply_default_css=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 
 from shiftproof.reports.cells import Cell, Table, apart
@@ -40,6 +41,10 @@ def findings(made: Sequence[Table]) -> list[Finding]:
     return out
 
 
+def _mean(cell: Cell) -> float:
+    return statistics.fmean(cell.values)
+
+
 def _column(table: Table, name: str) -> dict[str, Cell]:
     """The cells of a column that were run, by row."""
     where = table.columns.index(name)
@@ -50,7 +55,7 @@ def _law(table: Table) -> Iterator[Finding]:
     """How far each method keeps its answer under every circular shift."""
     agree, change = _column(table, _AGREE), _column(table, _CHANGE)
     words = [
-        f"{label} {agree[label].mean:.2f} % ({max(change[label].values):.2g})" for label in agree if label in change
+        f"{label} {_mean(agree[label]):.2f} % ({max(change[label].values):.2g})" for label in agree if label in change
     ]
     if words:
         yield _subject(table), f"pairs of circular shifts that agree (largest change of a logit): {_and(words)}."
@@ -73,10 +78,8 @@ def _subject(table: Table) -> str:
 def compare(ours: Cell, others: dict[str, Cell]) -> str:
     """Ours against each of the others."""
     groups: dict[str, list[str]] = {"ahead of": [], "tied with": [], "behind": []}
-    assert ours.mean is not None
     for label, cell in others.items():
-        assert cell.mean is not None
-        difference = ours.mean - cell.mean
+        difference = _mean(ours) - _mean(cell)
         group = "tied with" if not apart(ours, cell) else "ahead of" if difference > 0 else "behind"
         groups[group].append(f"{label} ({difference:+.{ours.digits}f})")
     parts = [f"{group} {_and(names)}" for group, names in groups.items() if names]
@@ -89,14 +92,14 @@ def _ablation(table: Table) -> Iterator[Finding]:
     ours = cells.pop(OURS, None)
     if ours is None or not cells:
         return
-    order = sorted(cells, key=lambda label: -(cells[label].mean or 0))
-    better = [label for label in order if apart(ours, cells[label]) and (cells[label].mean or 0) > (ours.mean or 0)]
-    place = 1 + sum((cell.mean or 0) > (ours.mean or 0) for cell in cells.values())
+    order = sorted(cells, key=lambda label: -_mean(cells[label]))
+    ahead = [label for label in order if _mean(cells[label]) > _mean(ours)]
+    better = [label for label in ahead if apart(ours, cells[label])]
     best = ", ".join(f"{label} {cells[label].ours()}" for label in order[:3])
     verdict = f"better than the default: {_and(better)}" if better else "none is better by more than the spread"
     yield (
         "Ablation",
-        f"the default, {ours.ours()}, is number {place} of {len(cells) + 1}; the best others are {best}; "
+        f"the default, {ours.ours()}, is number {len(ahead) + 1} of {len(cells) + 1}; the best others are {best}; "
         f"{verdict}. {compare(ours, cells)}",
     )
 
