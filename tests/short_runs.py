@@ -60,8 +60,8 @@ def end(out: Path) -> dict[str, Any]:
 
 
 def ends(out: Path) -> dict[str, Any]:
-    """All that a sweep leaves."""
-    return {p.name: timeless(records.read(p)) for p in (out / "records").iterdir()} | {
+    """All that a sweep leaves, but for the unfinished file of a killed process."""
+    return {p.name: timeless(records.read(p)) for p in (out / "records").iterdir() if p.suffix != ".tmp"} | {
         p.name: end(p) for p in (out / "runs").iterdir()
     }
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftproof import pickles
+from shiftproof import files, pickles
 from shiftproof.data import store
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ CIFAR_PIXELS = 3 * 32 * 32
 CIFAR_LABELS = {10: ("labels",), 100: ("coarse_labels", "fine_labels")}  # the last one is the class
 AMAT_PIXELS = 28 * 28
 PICTURES = ("PNG", "JPEG", "GIF", "TIFF", "BMP", "PPM", "WEBP")  # some of Pillow's others start programs
+_LARGEST_PICTURE = 2**29  # bytes
 
 
 def checked_labels(labels: npt.NDArray[Any], classes: int, name: object) -> Labels:
@@ -239,13 +240,20 @@ def read_images(paths: Sequence[Path], size: int | None = None) -> Bytes:
     return np.stack([np.ascontiguousarray(p.transpose(2, 0, 1)) for p in colour])
 
 
+def open_picture(path: Path) -> Picture:
+    """`PIL.Image.open` of a file whose bytes are read first: lengths that a damaged one gives cost no memory then."""
+    from PIL import Image
+
+    return Image.open(io.BytesIO(files.content(path, _LARGEST_PICTURE)), formats=PICTURES)
+
+
 def _read_image(path: Path, size: int | None) -> Bytes:
     from PIL import Image, ImageOps
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=PICTURES) as opened:
+            with open_picture(path) as opened:
                 picture = _eight_bit(ImageOps.exif_transpose(opened))
     except Exception as error:  # Pillow's plug-ins raise nearly anything
         raise ValueError(f"{path}: not an image that can be read ({error}).") from error

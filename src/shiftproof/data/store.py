@@ -58,8 +58,8 @@ def file_md5(path: Path) -> str:
 def atomic_write(path: Path, content: bytes) -> None:
     """Write `content` to `path` so that a reader sees the old file or the new one, whole, even after a crash.
 
-    The bytes go to a temporary name beside it, `.NAME.PID.tmp`, and reach the disk before it is renamed. An OSError
-    names `path`.
+    The bytes go to a temporary name beside it, `.NAME.PID.tmp`, and reach the disk before it is renamed. A process
+    killed in between leaves that name behind, which nobody reads. An OSError names `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.tmp")

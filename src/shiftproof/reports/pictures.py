@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftproof.data.formats import PICTURES
+from shiftproof.data.formats import open_picture
 
 EXTENSIONS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
@@ -45,7 +45,7 @@ def read_picture(path: Path, channels: int = 3) -> Tensor:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd metadata
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=PICTURES) as opened:
+            with open_picture(path) as opened:
                 picture = ImageOps.exif_transpose(opened)
                 return _values(picture, "L" if channels == 1 else "RGB")
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
