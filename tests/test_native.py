@@ -46,7 +46,7 @@ def test_kernel_is_the_definition(data: st.DataObject) -> None:
     lead = (batch, channels) if draw(st.booleans()) else (batch,)
     pivot = torch.stack([torch.randint(0, n, lead, generator=generator) for n in sizes], -1)
     origin = [n // 2 for n in sizes]
-    done = native.resample(x, pivot, origin, matrices, backwards)
+    done = native.sample(x, pivot, origin, matrices, backwards)
     run = resample._adjoint if backwards else resample._forward
     slow = run(x.double(), pivot, origin, [m.double() for m in matrices])
     if done is None:
@@ -59,27 +59,59 @@ def test_kernel_is_the_definition(data: st.DataObject) -> None:
 @needs_kernels
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("channels", [1, 3, 16, 37])
-def test_maxima(channels: int, layout: torch.memory_format) -> None:
+def test_find(channels: int, layout: torch.memory_format) -> None:
     """The only maximum, or nothing where there are several or a NaN."""
     for sizes in ((1, 1), (3, 5), (32, 32), (7, 40)):
         x = torch.randn(3, channels, *sizes).contiguous(memory_format=layout)
         scores = x.amax(1).flatten(1)
         expected = torch.stack([scores.argmax(1) // sizes[1], scores.argmax(1) % sizes[1]], 1)
-        found = native.maxima(x)
+        found = native.find(x)
         assert found is not None
         assert torch.equal(found, expected)
         twice = x.clone()
         twice[1, 0, 0, 0] = twice[1, -1, -1, -1] = 9.0
-        assert (native.maxima(twice) is None) == (sizes != (1, 1))
+        assert (native.find(twice) is None) == (sizes != (1, 1))
         many = x.clone()
         many[1, :, 0, 0] = 9.0  # in several channels, at one place
-        assert native.maxima(many) is not None
+        assert native.find(many) is not None
         ill = x.clone()
         ill[2, -1, -1, -1] = torch.nan
-        assert native.maxima(ill) is None
+        assert native.find(ill) is None
         low = torch.full_like(x, -torch.inf)
         low[:, 0, 0, 0] = -3.0
-        assert native.maxima(low) is not None
+        assert native.find(low) is not None
+
+
+@needs_kernels
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("batch", [1, 9])
+def test_find_and_sample_is_find_then_sample(batch: int, layout: torch.memory_format) -> None:
+    """Few samples are worked on together, many are shared out among threads; nothing where a maximum stands twice."""
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        x = torch.randn(batch, 40, 23, 30).contiguous(memory_format=layout)
+        matrices = matrices_for(x, (12, 15))
+        done = native.find_and_sample(x, [11, 15], matrices)
+        assert done is not None
+        out, pivots = done
+        assert torch.equal(pivots, select_pivot(x.double()))
+        expected = native.sample(x, pivots, [11, 15], matrices)
+        assert expected is not None
+        assert torch.equal(out, expected)
+        assert out.stride() == expected.stride()
+        x[-1, 0, 0, 0] = x[-1, 3, 4, 5] = 9.0
+        assert native.find_and_sample(x, [11, 15], matrices) is None
+    finally:
+        torch.set_num_threads(threads)
+
+
+@needs_kernels
+def test_what_comes_out_may_be_written_to() -> None:
+    """An activation in place behind the layer, as in many networks."""
+    x = torch.randn(2, 3, 8, 8, requires_grad=True)
+    torch.relu_(GHS2d()(x)).sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -114,10 +146,8 @@ def test_without_memory_the_slow_way_is_taken(monkeypatch: pytest.MonkeyPatch) -
     expected = GHS2d()(x)
 
     class Full:
-        shiftproof_maxima = native.library.shiftproof_maxima
-
         @staticmethod
-        def shiftproof_resample(*_: Any) -> int:
+        def shiftproof_sample(*_: Any) -> int:
             return 1
 
     monkeypatch.setattr(native, "library", Full)
@@ -138,6 +168,7 @@ def test_operands_are_made_once_and_forgotten_with_their_matrix() -> None:
     assert made.shape == (5, 16)
     assert native._operand(matrix, False, False) is made
     assert native._operand(matrix, False, True).shape == (1, 5, 8)
+    assert native._operand(matrix, True, False).shape == (3, 32)  # twice five columns, and room for a vector behind
     before = len(native._operands)
     del matrix
     assert len(native._operands) == before - 1

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from laws import DTYPES, TOLERANCE, functions_by_series
 from shiftproof import grids, kernels
@@ -229,6 +230,18 @@ def test_gradients_in_other_dimensions(layer: GHS1d) -> None:
     x = torch.randn(2, 2, *[5, 4, 3][: layer.ndim], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(layer, x, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(layer, x)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_forward_mode_without_gradients(dtype: torch.dtype, grad: bool) -> None:
+    """A tangent is carried along, asked for gradients or not: the map is linear where the pivot stays."""
+    x, tangent = torch.randn(2, 2, 3, 8, 8, dtype=dtype)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x.clone().requires_grad_(grad), tangent)  # type: ignore[no-untyped-call]
+        value, moved = forward_ad.unpack_dual(ghs2d(dual))  # type: ignore[no-untyped-call]
+    assert torch.equal(value, ghs2d(x))
+    assert torch.equal(moved, ghs2d(tangent, selection=select_pivot(x)))
 
 
 def test_gradients_of_gradients_in_forward_mode() -> None:

@@ -250,7 +250,8 @@ def test_gradient_of_the_wrap_in_other_dimensions(shape: tuple[int, ...]) -> Non
 
 @pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("channels", [1, 6])
-def test_forward_mode_derivatives_move_along(channels: int, form: torch.memory_format) -> None:
+@pytest.mark.parametrize("grad", [False, True])
+def test_forward_mode_derivatives_move_along(grad: bool, channels: int, form: torch.memory_format) -> None:
     """Of a shift by sample and of a wrap: what is done to the values is done to tangents."""
     x, tangent = (torch.randn(2, channels, 5, 4).contiguous(memory_format=form) for _ in range(2))
     shift = torch.tensor([[1, 2], [-1, 0]])
@@ -261,7 +262,7 @@ def test_forward_mode_derivatives_move_along(channels: int, form: torch.memory_f
     ]
     for f in functions:
         with forward_ad.dual_level():
-            dual = forward_ad.make_dual(x.requires_grad_(), tangent)  # type: ignore[no-untyped-call]
+            dual = forward_ad.make_dual(x.requires_grad_(grad), tangent)  # type: ignore[no-untyped-call]
             value, moved = forward_ad.unpack_dual(f(dual))  # type: ignore[no-untyped-call]
         assert torch.equal(value, f(x.detach()))
         assert torch.equal(moved, f(tangent))

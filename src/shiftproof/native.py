@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -21,6 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from shiftproof.shifts import pixels_together
 
 _LANES, _ROWS = 16, 8  # as in native.c
+_Sizes = ctypes.c_int64 * 8
 _operands: Any = WeakIdKeyDictionary()
 _THREADED = 1_000_000  # operations below which a second thread does not pay
 
@@ -35,10 +35,7 @@ def _load() -> Any:
                 library = ctypes.CDLL(str(path))
             except OSError:  # built for another machine
                 return None
-            pointer, number, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
-            library.shiftproof_resample.argtypes = [pointer] * 6 + [number] * 4
-            library.shiftproof_maxima.argtypes = [pointer, size, size, size, number, pointer, pointer, number]
-            library.shiftproof_maxima.restype = None
+            library.shiftproof_sample.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_int] * 5
             return library
     return None
 
@@ -53,64 +50,78 @@ def fits(x: Tensor) -> bool:
     )
 
 
-def maxima(x: Tensor) -> Tensor | None:
+def find(x: Tensor) -> Tensor | None:
     """The positions (B, 2) of the maxima over all channels, where every sample has just one and no NaN."""
-    whole = pixels_together(x)
-    x = x if whole else x.contiguous()
-    count, channels, height, width = x.shape
-    index, state = np.empty(count, np.int64), np.empty(count, np.int32)
-    library.shiftproof_maxima(
-        x.data_ptr(),
-        count,
-        channels,
-        height * width,
-        whole,
-        index.ctypes.data,
-        state.ctypes.data,
-        torch.get_num_threads() if x.numel() > _THREADED else 1,
-    )
-    if state.any():
-        return None
-    return torch.from_numpy(np.stack(np.divmod(index, width), 1))
+    pivots = torch.empty((x.shape[0], 2), dtype=torch.int64)
+    return pivots if _run(_laid_out(x), pivots, find=True) else None
 
 
-def resample(
-    x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor], backwards: bool
+def sample(
+    x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor], backwards: bool = False
 ) -> Tensor | None:
     """`resample._forward`, or its transpose; None where it cannot be done here.
 
     Pivots of -1 give some result or other, which the caller replaces.
     """
-    whole = pixels_together(x)
-    per_channel = selection.dim() == 3
-    if whole and per_channel:
+    x = _laid_out(x)
+    if pixels_together(x) and selection.dim() == 3:
         return None
-    first, second = (_operand(m, backwards, packed) for m, packed in zip(matrices, (True, whole)))
-    rows, columns = (m.shape[1 if backwards else 0] for m in matrices)
-    x = x if whole else x.contiguous()
-    form = torch.channels_last if whole else torch.contiguous_format
-    out = torch.empty((*x.shape[:2], rows, columns), dtype=x.dtype, memory_format=form)
-    start = np.ascontiguousarray(selection.numpy() - np.array(origin))
-    sizes = np.array([*x.shape, rows, columns], np.int64)
-    failed = library.shiftproof_resample(
+    out = _empty(x, matrices, backwards)
+    return out if _run(x, selection.contiguous(), out, origin, matrices, backwards=backwards) else None
+
+
+def find_and_sample(x: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
+    """`sample` at the pivots of `find`, and these; each map is read from memory once."""
+    x = _laid_out(x)
+    out, pivots = _empty(x, matrices), torch.empty((x.shape[0], 2), dtype=torch.int64)
+    return (out, pivots) if _run(x, pivots, out, origin, matrices, find=True) else None
+
+
+def _laid_out(x: Tensor) -> Tensor:
+    """Pixel by pixel, or plane by plane."""
+    return x if pixels_together(x) else x.contiguous()
+
+
+def _empty(x: Tensor, matrices: Sequence[Tensor], backwards: bool = False) -> Tensor:
+    """Room for the result, laid out like `x`."""
+    form = torch.channels_last if pixels_together(x) else torch.contiguous_format
+    return torch.empty((*x.shape[:2], *(m.shape[backwards] for m in matrices)), memory_format=form)
+
+
+def _run(
+    x: Tensor,
+    pivots: Tensor,
+    out: Tensor | None = None,
+    origin: Sequence[int] = (0, 0),
+    matrices: Sequence[Tensor] = (),
+    *,
+    find: bool = False,
+    backwards: bool = False,
+) -> bool:
+    """Find the pivots, sample there, or both; whether that could be done."""
+    together = pixels_together(x)
+    operands = [_operand(m, backwards, packed).data_ptr() for m, packed in zip(matrices, (True, together))]
+    rows, columns = out.shape[2:] if out is not None else (1, 1)
+    failed: int = library.shiftproof_sample(
         x.data_ptr(),
-        out.data_ptr(),
-        sizes.ctypes.data,
-        first.data_ptr(),
-        second.data_ptr(),
-        start.ctypes.data,
-        whole,
-        per_channel,
+        out.data_ptr() if out is not None else None,
+        _Sizes(*x.shape, rows, columns, *origin),
+        *(operands or (None, None)),
+        pivots.data_ptr(),
+        find,
+        together,
+        pivots.dim() == 3,
         backwards,
         torch.get_num_threads() if x.numel() * rows > _THREADED else 1,
     )
-    return None if failed else out
+    return not failed
 
 
 def _operand(matrix: Tensor, backwards: bool, packed: bool) -> Tensor:
     """The matrix as the kernel reads it, made once.
 
-    (N, M) packed: rows eight by eight, (N/8, M, 8); otherwise transposed, (M, N), rows filled up to the vector length.
+    (N, M) packed: rows eight by eight, (N/8, M, 8); otherwise transposed, (M, N), rows filled up to the vector length,
+    and backwards twice side by side, so that they can be read from any column on.
     """
     made = _operands.setdefault(matrix, {})
     if (backwards, packed) not in made:
@@ -118,7 +129,8 @@ def _operand(matrix: Tensor, backwards: bool, packed: bool) -> Tensor:
         if packed:
             m = pad(m, (0, 0, 0, -m.shape[0] % _ROWS)).reshape(-1, _ROWS, m.shape[1]).mT
         else:
-            m = pad(m.mT, (0, -m.shape[0] % _LANES))
+            m = pad(m.mT.repeat(1, 2), (0, _LANES - 1)) if backwards else m.mT
+            m = pad(m, (0, -m.shape[1] % _LANES))
         made[backwards, packed] = m.contiguous()
     out: Tensor = made[backwards, packed]
     return out

@@ -80,7 +80,7 @@ def select_pivot(
 
 def _select(x: Tensor, pivot: str | Rule, ties: str, companions: Sequence[Tensor]) -> Tensor:
     if pivot == "max" and is_eager(x) and native.fits(x):
-        found = native.maxima(x)
+        found = native.find(x)
         if found is not None:
             return found
     rule = RULES[pivot] if isinstance(pivot, str) else pivot

@@ -15,7 +15,7 @@ from torch import Tensor
 from shiftproof import native
 from shiftproof.precision import autocast_off
 from shiftproof.shifts import channels_last, count_up, take_from
-from shiftproof.tracing import is_eager
+from shiftproof.tracing import has_derivative, is_eager
 
 
 def resample(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
@@ -23,14 +23,24 @@ def resample(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequ
 
     Autocast has no say in either direction.
     """
-    if x.requires_grad and torch.is_grad_enabled() and is_eager(x):
+    if is_eager(x) and has_derivative(x):
         return _Resample.apply(x, selection, origin, matrices, _forward)  # type: ignore[no-untyped-call, no-any-return]
     return _forward(x, selection, origin, matrices)
 
 
+def find_and_resample(x: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
+    """`resample` at the maxima of the samples, and these; None where it needs more than one pass over the maps."""
+    done = native.find_and_sample(x, origin, matrices) if is_eager(x) and native.fits(x) else None
+    if done is None or not has_derivative(x):
+        return done
+    out, selection = done
+    # not as a tensor: autograd would take what comes in and goes out for a view
+    return _Resample.apply(x, selection, origin, matrices, _forward, [out]), selection  # type: ignore[no-untyped-call]
+
+
 def _forward(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
     if is_eager(x) and native.fits(x):
-        done = native.resample(x, selection, origin, matrices, backwards=False)
+        done = native.sample(x, selection, origin, matrices)
         if done is not None:
             return _mark_only(done, selection)
     # turn the map so that the pivot p lies at the anchor a: F^[a - p] (Eq. 19; there a = 0)
@@ -74,7 +84,7 @@ def _adjoint(g: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequ
     if g.numel() == 0:
         return g.new_zeros(*g.shape[:2], *(m.shape[1] for m in matrices))
     if is_eager(g) and native.fits(g):
-        done = native.resample(g, selection, origin, matrices, backwards=True)
+        done = native.sample(g, selection, origin, matrices, backwards=True)
         if done is not None:
             return done
     work = g.to(matrices[0].dtype)
@@ -111,11 +121,13 @@ class _Resample(torch.autograd.Function):
     """`_forward` and `_adjoint`, each the backward pass of the other, to any order; keeps nothing but the pivots."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, selection: Tensor, origin: Any, matrices: Any, run: Any) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, selection: Tensor, origin: Any, matrices: Any, run: Any, done: Sequence[Tensor] = ()
+    ) -> Tensor:
         ctx.save_for_backward(selection)
         ctx.save_for_forward(selection)
         ctx.constants = origin, matrices, run
-        return run(x, selection, origin, matrices)  # type: ignore[no-any-return]
+        return done[0] if done else run(x, selection, origin, matrices)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -126,7 +138,7 @@ class _Resample(torch.autograd.Function):
             back = _Resample.apply(grads[0], selection, origin, matrices, other)  # type: ignore[no-untyped-call]
         else:
             back = other(grads[0], selection, origin, matrices)
-        return back, None, None, None, None
+        return back, None, None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from shiftproof import checks, expansion
 from shiftproof.kernels import GHS, Kernel, matrices_for
-from shiftproof.pivots import Rule, select_pivot
-from shiftproof.resample import mark_absent, resample
+from shiftproof.pivots import TIES, Rule, select_pivot
+from shiftproof.resample import find_and_resample, mark_absent, resample
 from shiftproof.shifts import circular_shift
 from shiftproof.tracing import is_eager
 
@@ -118,12 +118,25 @@ def ghs2d(  # type: ignore[misc]
     True
     """
     kernel = Kernel(orders, sigma, extension, grid, projection, gain, taper)
+    options: dict[str, Any] = {"ndim": 2, "output_size": output_size, "kernel": kernel, "anchor": anchor}
     if selection is None:
-        selection = select(x, *companions, pivot=pivot, ties=ties)
+        y, selection = select_and_sample(x, stride, *companions, pivot=pivot, ties=ties, **options)
     else:
         check_range(selection, x)
-    y = sample(x, selection, stride, ndim=2, output_size=output_size, kernel=kernel, anchor=anchor)
+        y = sample(x, selection, stride, **options)
     return (y, selection) if return_selection else y
+
+
+def select_and_sample(
+    x: Tensor, stride: int | Sequence[int], *companions: Tensor, pivot: str | Rule, ties: str, ndim: int, **options: Any
+) -> tuple[Tensor, Tensor]:
+    """`select`, then `sample`: what they give, in one pass over the maps where that is possible."""
+    if pivot == "max" and ties in TIES and not companions and is_eager(x):
+        done = find_and_resample(x, *_plan(x, stride, ndim, **options))
+        if done is not None:
+            return done
+    selection = select(x, *companions, pivot=pivot, ties=ties, ndim=ndim)
+    return sample(x, selection, stride, ndim=ndim, **options), selection
 
 
 def select(x: Tensor, *companions: Tensor, pivot: str | Rule = "max", ties: str = "exact", ndim: int = 2) -> Tensor:
@@ -153,12 +166,25 @@ def sample(
     anchor: str = "center",
 ) -> Tensor:
     """Sample maps (B, C, d1..dn) that are aligned by the pivots `selection`: GHS without the search."""
-    checks.maps("x", x, ndim)
+    origin, matrices = _plan(x, stride, ndim, output_size, kernel, anchor)
     _check_selection(selection, x, ndim)
+    return resample(x, selection, origin, matrices)
+
+
+def _plan(
+    x: Tensor,
+    stride: int | Sequence[int],
+    ndim: int,
+    output_size: int | Sequence[int] | None,
+    kernel: Kernel,
+    anchor: str,
+) -> tuple[list[int], list[Tensor]]:
+    """Where the pivots of `x` are moved to, and the matrix of each axis."""
+    checks.maps("x", x, ndim)
     checks.choice("anchor", anchor, ANCHORS)
     counts = _output_size(x.shape[2:], checks.per_axis("stride", stride, ndim), output_size)
     origin = [size // 2 if anchor == "center" else 0 for size in x.shape[2:]]
-    return resample(x, selection, origin, matrices_for(x, counts, kernel))
+    return origin, matrices_for(x, counts, kernel)
 
 
 def _output_size(

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from shiftproof import checks
 from shiftproof.precision import wide
-from shiftproof.tracing import is_eager
+from shiftproof.tracing import has_derivative, is_eager
 
 BORDERS = ("zeros", "replicate", "reflect", "circular")
 Shift = int | float | Sequence[int] | Sequence[float] | Tensor
@@ -67,7 +67,7 @@ def take_from(x: Tensor, start: Tensor, origin: Sequence[int] | None = None) -> 
     It moves what lies at `start` to `origin`.
     """
     offsets = tuple(origin) if origin is not None else (0,) * start.shape[-1]
-    if x.requires_grad and torch.is_grad_enabled() and is_eager(x):
+    if is_eager(x) and has_derivative(x):
         return _Wrap.apply(x, start, offsets)  # type: ignore[no-untyped-call, no-any-return]
     return _gather(x, start, offsets)
 
@@ -229,7 +229,7 @@ def pad(x: Tensor, amounts: Sequence[tuple[int, int]], mode: str) -> Tensor:
         return x
     sizes = x.shape[x.dim() - len(amounts) :]
     if mode == "circular" and is_eager(x) and all(max(pair) <= n for pair, n in zip(amounts, sizes)):
-        if x.requires_grad and torch.is_grad_enabled():
+        if has_derivative(x):
             return _WrapPad.apply(x, tuple(amounts), _wrap_pad)  # type: ignore[no-untyped-call, no-any-return]
         return _wrap_pad(x, amounts)
     room = -1 if mode == "reflect" else 0  # the reach of torch's own padding, which is the faster one

@@ -65,20 +65,18 @@ class GHSBase(Downsample):
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """The samples of `x`, and the pivots too if `return_selection` is set."""
+        options: dict[str, Any] = {
+            "ndim": self.ndim,
+            "output_size": self.output_size,
+            "kernel": self.kernel,
+            "anchor": self.anchor,
+        }
         if selection is None:
-            selection = self.select(x)
+            y, selection = sampling.select_and_sample(x, self.stride, pivot=self.pivot, ties=self.ties, **options)
         else:
             checks.maps("x", x, self.ndim)
             sampling.check_range(selection, x)
-        y = sampling.sample(
-            x,
-            selection,
-            self.stride,
-            ndim=self.ndim,
-            output_size=self.output_size,
-            kernel=self.kernel,
-            anchor=self.anchor,
-        )
+            y = sampling.sample(x, selection, self.stride, **options)
         return (y, selection) if self.return_selection else y
 
     def options(self) -> dict[str, Any]:
