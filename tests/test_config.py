@@ -106,6 +106,12 @@ def test_pairs() -> None:
         parse_pairs(["optim.lr"])
 
 
+@pytest.mark.parametrize("tree", [{"model": {"noptions": {}}}, {"noptions": {}}])
+def test_unknown_tables_are_refused_even_if_empty(tree: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"noptions` is no setting. Did you mean `model.options`\?"):
+        from_dict(tree)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -79,7 +79,9 @@ def decided(layer: Downsample, x: Tensor) -> Tensor:
 def follows(case: Case, layer: Downsample, x: Tensor, expected: Tensor, shift: tuple[int, ...]) -> str | None:
     """Hold the output of a shifted map to the law of its layer: how it was compared, None where nothing is claimed."""
     axes, divisible = range(2, x.dim()), not any(n % s for n, s in zip(case.sizes, layer.stride))
+    # or a few of the smallest steps, which is all the precision that denormal numbers have
     bound = TOLERANCE[x.dtype] * float(x.double().nan_to_num(0, 0, 0).abs().max()) if x.numel() else 0.0
+    bound += 8 * torch.finfo(x.dtype).smallest_normal * torch.finfo(x.dtype).eps
 
     def moved(shift: Sequence[int]) -> Tensor:
         return case.lay(circular_shift(x, shift, axes)).requires_grad_(case.grad)

@@ -207,8 +207,8 @@ def class_files(folder: Path) -> dict[str, list[Path]]:
     if len(classes) < 2:
         raise ValueError(f"{folder}: must have a sub-folder of images for each of at least 2 classes, not {classes}.")
     found = {name: sorted(_visible(folder / name), key=Path.as_posix) for name in classes}
-    for name, files in found.items():
-        if not files:
+    for name, images in found.items():
+        if not images:
             raise ValueError(f"{folder / name}: no image in this class folder; remove it, or put images into it.")
     return found
 
