@@ -2,9 +2,11 @@
 
 import ctypes
 import importlib.machinery
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,6 +116,48 @@ def test_what_comes_out_may_be_written_to() -> None:
     assert x.grad is not None
 
 
+STRAY = """
+import random, torch
+torch.set_num_threads(1)
+from shiftproof import native, kernels
+assert native.library is not None
+for seed in range(400):
+    torch.manual_seed(seed)
+    draw = random.Random(seed)
+    batch, channels = draw.randint(1, 3), draw.choice([1, 2, 3, 5, 15, 17, 31, 33])
+    h, w = draw.randint(1, 9), draw.randint(1, 35)
+    counts, origin = [draw.randint(1, h), draw.randint(1, w)], [h // 2, w // 2]
+    for form in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(batch, channels, h, w).contiguous(memory_format=form)
+        matrices = kernels.matrices_for(x, counts)
+        pivots = torch.stack([torch.randint(0, n, (batch,)) for n in (h, w)], -1)
+        native.find_and_sample(x, origin, matrices)
+        native.sample(native.sample(x, pivots, origin, matrices), pivots, origin, matrices, backwards=True)
+"""
+
+
+@pytest.mark.slow
+@needs_kernels
+@pytest.mark.skipif(not shutil.which("gcc") or not sys.platform.startswith("linux"), reason="needs gcc on Linux")
+def test_kernels_stay_inside_their_memory(tmp_path: Path) -> None:
+    """They read whole vectors, also where a map ends in the middle of one: watched by the address sanitizer."""
+    package = tmp_path / "shiftproof"
+    ours = Path(native.__file__).parent
+    shutil.copytree(ours, package, ignore=shutil.ignore_patterns("_native*", "__pycache__", "weights"))
+    built = package / f"_native{importlib.machinery.EXTENSION_SUFFIXES[0]}"
+    flags = ["-O1", "-std=gnu11", "-fopenmp", "-fPIC", "-shared", "-Wno-psabi", "-fsanitize=address"]
+    subprocess.run(["gcc", *flags, "-o", built, ours / "native.c"], check=True)
+    asked = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    environment = os.environ | {
+        "LD_PRELOAD": asked.stdout.strip(),
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "PYTHONPATH": str(tmp_path),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run([sys.executable, "-c", STRAY], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:3000]
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("compiled", [pytest.param(True, marks=needs_kernels), False])
 @pytest.mark.parametrize("channels", [2, 20])
@@ -167,7 +211,7 @@ def test_operands_are_made_once_and_forgotten_with_their_matrix() -> None:
     made = native._operand(matrix, False, False)
     assert made.shape == (5, 16)
     assert native._operand(matrix, False, False) is made
-    assert native._operand(matrix, False, True).shape == (1, 5, 8)
+    assert native._operand(matrix, False, True).shape == (1, 3, 8)  # half of each axis
     assert native._operand(matrix, True, False).shape == (3, 32)  # twice five columns, and room for a vector behind
     before = len(native._operands)
     del matrix

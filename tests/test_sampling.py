@@ -232,6 +232,14 @@ def test_gradients_in_other_dimensions(layer: GHS1d) -> None:
     assert torch.autograd.gradgradcheck(layer, x)
 
 
+@pytest.mark.parametrize("kernel", [GHS, GHS_PAPER, Kernel(projection="least-squares", orders="N"), Kernel(3, 0.4)])
+def test_matrix_is_the_same_read_backwards(kernel: Kernel) -> None:
+    """The functions are even or odd: the compiled kernels rely on it."""
+    for size, count in ((32, 16), (31, 16), (9, 3), (5, 5), (7, 1)):
+        matrix = sampling_matrix(size, count, kernel)
+        assert np.allclose(matrix, matrix[::-1, ::-1], rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_forward_mode_without_gradients(dtype: torch.dtype, grad: bool) -> None:

@@ -19,7 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from shiftproof.shifts import pixels_together
 
-_LANES, _ROWS = 16, 8  # as in native.c
+_LANES, _ROWS = 16, 4  # as in native.c
 _Sizes = ctypes.c_int64 * 8
 _operands: Any = WeakIdKeyDictionary()
 _THREADED = 1_000_000  # operations below which a second thread does not pay
@@ -100,7 +100,7 @@ def _run(
 ) -> bool:
     """Find the pivots, sample there, or both; whether that could be done."""
     together = pixels_together(x)
-    operands = [_operand(m, backwards, packed).data_ptr() for m, packed in zip(matrices, (True, together))]
+    operands = [_operand(m, backwards, folded).data_ptr() for m, folded in zip(matrices, (True, together))]
     rows, columns = out.shape[2:] if out is not None else (1, 1)
     failed: int = library.shiftproof_sample(
         x.data_ptr(),
@@ -117,20 +117,24 @@ def _run(
     return not failed
 
 
-def _operand(matrix: Tensor, backwards: bool, packed: bool) -> Tensor:
+def _operand(matrix: Tensor, backwards: bool, folded: bool) -> Tensor:
     """The matrix as the kernel reads it, made once.
 
-    (N, M) packed: rows eight by eight, (N/8, M, 8); otherwise transposed, (M, N), rows filled up to the vector length,
-    and backwards twice side by side, so that they can be read from any column on.
+    (N, M) folded: the sums and the differences of each upper row and the same read backwards, four rows by four,
+    (N/2/4, M/2, 8). Otherwise transposed, (M, N), rows filled up to the vector length, and backwards twice side by
+    side, so that they can be read from any column on.
     """
     made = _operands.setdefault(matrix, {})
-    if (backwards, packed) not in made:
+    if (backwards, folded) not in made:
         m = matrix.mT if backwards else matrix
-        if packed:
-            m = pad(m, (0, 0, 0, -m.shape[0] % _ROWS)).reshape(-1, _ROWS, m.shape[1]).mT
+        if folded:
+            upper = ((m + m.flip(0, 1)) / 2)[: (m.shape[0] + 1) // 2]
+            parts = [upper + upper.flip(1), upper - upper.flip(1)]
+            parts = [pad(t, (0, 0, 0, -len(t) % _ROWS))[:, : (m.shape[1] + 1) // 2] for t in parts]
+            m = torch.cat([t.reshape(-1, _ROWS, t.shape[1]) for t in parts], 1).mT
         else:
             m = pad(m.mT.repeat(1, 2), (0, _LANES - 1)) if backwards else m.mT
             m = pad(m, (0, -m.shape[1] % _LANES))
-        made[backwards, packed] = m.contiguous()
-    out: Tensor = made[backwards, packed]
+        made[backwards, folded] = m.contiguous()
+    out: Tensor = made[backwards, folded]
     return out
