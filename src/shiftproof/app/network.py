@@ -63,8 +63,8 @@ class Library:
 def find_networks(runs: Sequence[Path]) -> Library:
     """The networks that come with the package, then those of the finished runs in folders, or of runs themselves."""
     library = Library()
-    for name in sorted(weights.available(), key=lambda name: "-ghs" in name):  # the others first, as everywhere
-        method, data = name.split("-", 1)[1].rsplit("-", 1)
+    names = {name: tuple(name.split("-", 1)[1].rsplit("-", 1)) for name in weights.available()}
+    for name, (method, data) in sorted(names.items(), key=lambda item: _place(item[1][0])):
         with resources.as_file(resources.files(weights).joinpath(f"{name}.safetensors")) as path:
             _enter(library, path, method, data)
     found = list(_runs(runs))
@@ -80,6 +80,12 @@ def find_networks(runs: Sequence[Path]) -> Library:
         except (ValueError, OSError) as error:
             library.problems.append(str(error))
     return library
+
+
+def _place(method: str) -> int:
+    """Those that the paper compares come first, in its order, for the first few are shown."""
+    compared = ("strided", "lpf", "aps", "ghs")
+    return compared.index(method) if method in compared else len(compared)
 
 
 def _runs(places: Sequence[Path]) -> Iterator[Path]:
