@@ -393,6 +393,23 @@ def test_bad_arguments(arguments: tuple[object, ...], options: dict[str, object]
         shift_error(*arguments, **options)  # type: ignore[arg-type]
 
 
+def test_cropped_shifts_bring_in_zeros_unless_told_otherwise() -> None:
+    def f(t: Tensor) -> Tensor:
+        return t.flatten(1)
+
+    x = torch.rand(2, 1, 8, 8) + 1
+    found = consistency(f, x, kind="cropped")
+    zeros, edge = (consistency(f, x, kind="cropped", border=border) for border in ("zeros", "replicate"))
+    assert torch.equal(found.map, zeros.map)
+    assert not torch.equal(found.map, edge.map)
+
+
+def test_equal_bits_are_said_to_be_equal() -> None:
+    x = torch.rand(1, 1, 2, 3)
+    text = "shift error over 6 shifts: max 0, mean 0, bit for bit equal"
+    assert str(shift_error(lambda t: t.amax((2, 3)), x)) == text
+
+
 def test_consistency_wants_scores() -> None:
     with pytest.raises(ValueError, match="must return scores"):
         consistency(lambda t: t, torch.rand(1, 1, 3, 3))

@@ -185,7 +185,7 @@ def fractional_shift(x: Tensor, shift: Sequence[float] | float, dims: Sequence[i
     out = x.to(wide(x.dtype))
     for axis, amount in zip(axes, amounts):
         size = x.shape[axis]
-        amount = math.fmod(amount, 2 * size)  # the Nyquist frequency repeats after two pixels, the rest after `size`
+        amount = math.fmod(amount, size)  # after which every frequency repeats
         angle = -2 * math.pi * amount * torch.fft.rfftfreq(size, dtype=torch.float64, device=x.device)
         phase = torch.polar(torch.ones_like(angle), angle).to(out.dtype.to_complex())
         if size % 2 == 0:
