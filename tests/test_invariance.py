@@ -11,6 +11,7 @@ from torch import Tensor
 
 from laws import all_shifts
 from shiftproof.invariance import (
+    _equivariance_error,
     assert_shift_equivariant,
     assert_shift_invariant,
     consistency,
@@ -402,6 +403,23 @@ def test_cropped_shifts_bring_in_zeros_unless_told_otherwise() -> None:
     zeros, edge = (consistency(f, x, kind="cropped", border=border) for border in ("zeros", "replicate"))
     assert torch.equal(found.map, zeros.map)
     assert not torch.equal(found.map, edge.map)
+    assert torch.equal(survey(f, x, kind="cropped")[1].map, zeros.map)
+
+
+def test_batches_make_no_difference() -> None:
+    x = torch.rand(3, 2, 4, 5)
+    whole, parts = (survey(lambda t: t.amax(3).flatten(1), x, batch_size=n) for n in (256, 7))
+    assert parts[0].mean == pytest.approx(whole[0].mean)
+    assert parts[0].max == whole[0].max
+    assert torch.equal(parts[1].map, whole[1].map)
+
+
+def test_one_shift_of_the_output_must_explain_all_of_it() -> None:
+    """Half a pixel, rounded down here and up there, is no shift."""
+    before = torch.arange(4.0).view(1, 1, 1, 4)
+    torn = torch.cat([before, before.roll(1, 3)], 3)[..., [0, 1, 6, 7]]
+    assert _equivariance_error(before, before.roll(1, 3), (0, 1), (1, 8)) == 0
+    assert _equivariance_error(before, torn, (0, 1), (1, 8)) > 0
 
 
 def test_equal_bits_are_said_to_be_equal() -> None:

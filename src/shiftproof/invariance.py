@@ -104,8 +104,8 @@ def shift_error(
     """
     grid, tried = _plan(x, shifts, kind, seed)
     changes = _Changes(grid, tried)
-    for block in _outputs(f, x, tried, kind, border, batch_size):
-        changes.add(*block)
+    for _, which, reference, moved in _outputs(f, x, tried, kind, border, batch_size):
+        changes.add(which, reference, moved)
     return changes.result()
 
 
@@ -152,7 +152,7 @@ def survey(
     changes, answers = _Changes(grid, tried), _Answers(grid, tried, x.shape[0])
     done = 0
     for images, which, reference, moved in _outputs(f, x, tried, kind, border, batch_size):
-        changes.add(images, which, reference, moved)
+        changes.add(which, reference, moved)
         answers.add(images, which, reference, moved)
         done += moved.shape[0]
         if progress is not None:
@@ -168,7 +168,7 @@ class _Changes:
         self.largest = torch.zeros(len(tried), dtype=torch.float64)
         self.total, self.count, self.exact = 0.0, 0, True
 
-    def add(self, images: slice, which: list[int], reference: Tensor, moved: Tensor) -> None:
+    def add(self, which: list[int], reference: Tensor, moved: Tensor) -> None:
         self.exact = self.exact and same_bits(reference, moved)
         change = _change(reference, moved).view(len(which), -1)  # (shifts, images * outputs)
         self.largest[which] = torch.maximum(self.largest[which], change.amax(1))
