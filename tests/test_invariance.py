@@ -80,15 +80,19 @@ def test_batches_do_not_matter(batch_size: int) -> None:
 
 
 def test_every_call_has_the_same_shape() -> None:
-    """Rounding may depend on the batch shape, so the reference sees the shape of the shifted copies."""
-    shapes = set()
+    """Rounding may depend on the batch shape, so the reference sees the shape of the shifted copies.
 
-    def f(t: Tensor) -> Tensor:
-        shapes.add(tuple(t.shape))
-        return t.sum((1, 2, 3))
+    As many shifts of the images as fit into a batch, the last call filled up; one shift where none fit.
+    """
+    for images, batch_size, expected in ((1, 4, 4), (3, 4, 3), (3, 3, 3), (2, 256, 2 * 15)):
+        seen: list[int] = []
 
-    shift_error(f, torch.rand(3, 1, 4, 5), batch_size=10)  # three shifts at a time, which 20 shifts do not fill
-    assert shapes == {(9, 1, 4, 5)}
+        def f(t: Tensor, seen: list[int] = seen) -> Tensor:
+            seen.append(t.shape[0])
+            return t.amax((2, 3))
+
+        shift_error(f, torch.rand(images, 1, 3, 5), batch_size=batch_size)
+        assert set(seen) == {expected}
 
 
 def test_reference_sits_at_the_same_place_of_the_batch() -> None:
@@ -420,6 +424,16 @@ def test_one_shift_of_the_output_must_explain_all_of_it() -> None:
     torn = torch.cat([before, before.roll(1, 3)], 3)[..., [0, 1, 6, 7]]
     assert _equivariance_error(before, before.roll(1, 3), (0, 1), (1, 8)) == 0
     assert _equivariance_error(before, torn, (0, 1), (1, 8)) > 0
+
+
+def test_shifts_of_small_maps_and_of_signals() -> None:
+    assert len(shift_error(corner, torch.rand(1, 1, 7, 8), kind="cropped").shifts) == 9  # one pixel each way
+    assert len(shift_error(lambda t: t.amax(2), torch.rand(1, 1, 7), kind="fractional").shifts) == 8
+
+
+def test_outputs_that_are_not_one_per_image_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"one entry per image \(4\), not shape \(1, 6\)"):
+        shift_error(lambda t: t[:1].flatten(1), torch.rand(1, 1, 2, 3), batch_size=4)
 
 
 def test_equal_bits_are_said_to_be_equal() -> None:
