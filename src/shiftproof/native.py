@@ -100,13 +100,14 @@ def _run(
 ) -> bool:
     """Find the pivots, sample there, or both; whether that could be done."""
     together = pixels_together(x)
-    operands = [_operand(m, backwards, folded).data_ptr() for m, folded in zip(matrices, (True, together))]
+    # held until the call is over: another thread may make them too, and replace these
+    operands = [_operand(m, backwards, folded) for m, folded in zip(matrices, (True, together))]
     rows, columns = out.shape[2:] if out is not None else (1, 1)
     failed: int = library.shiftproof_sample(
         x.data_ptr(),
         out.data_ptr() if out is not None else None,
         _Sizes(*x.shape, rows, columns, *origin),
-        *(operands or (None, None)),
+        *([m.data_ptr() for m in operands] or (None, None)),
         pivots.data_ptr(),
         find,
         together,
