@@ -167,14 +167,14 @@ def test_centroid_moments_fail_at_the_border() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_centroids_are_of_each_map_alone(dtype: torch.dtype) -> None:
     """In a batch as one by one, computed in at least float32 and given in the dtype of the map."""
-    f = torch.rand(2, 3, 6, 5).to(dtype)
-    found = centroid_moments(f, 4)
+    f = torch.rand(2, 3, 24, 20).to(dtype)
+    found = centroid_moments(f, 8)
     assert found.dtype == dtype
-    alone = torch.stack([torch.stack([centroid_moments(m, 4) for m in maps]) for maps in f])
+    alone = torch.stack([torch.stack([centroid_moments(m, 8) for m in maps]) for maps in f])
     assert torch.allclose(found, alone, atol=TOLERANCE[dtype])
-    exact = centroid_moments(f.double(), 4)
+    exact = centroid_moments(f.double(), 8)
     assert float((found.double() - exact).abs().max()) <= (
-        1e-6 + torch.finfo(dtype).eps * float(exact.abs().max()) if dtype != torch.float64 else 0.0
+        1e-6 + torch.finfo(dtype).eps / 2 * float(exact.abs().max()) if dtype != torch.float64 else 0.0
     )
 
 

@@ -384,6 +384,7 @@ def test_empty_batch() -> None:
     assert y.shape == (0, 3, 4, 3)
     (gradient,) = torch.autograd.grad(y.sum(), x)
     assert gradient.shape == x.shape
+    assert ghs2d(x, selection=select_pivot(x)).shape == y.shape
 
 
 def test_meta_device_gives_shapes() -> None:

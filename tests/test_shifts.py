@@ -110,6 +110,20 @@ def test_take_from_moves_start_to_origin() -> None:
     x = torch.arange(12.0).view(1, 1, 3, 4)
     moved = take_from(x, torch.tensor([[1, 3]]), (2, 0))
     assert moved[0, 0, 2, 0] == x[0, 0, 1, 3]
+    leaf = torch.rand(2, 1, 3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t: take_from(t, torch.tensor([[1, 3], [2, 0]]), (2, 1)), leaf)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_shifts_of_any_integer_type(dtype: torch.dtype) -> None:
+    x = torch.rand(2, 1, 1, 300)
+    shift = torch.tensor([[0, 3], [0, 100]])
+    assert torch.equal(circular_shift(x, shift.to(dtype)), circular_shift(x, shift))
+
+
+def test_the_first_axis_can_be_shifted() -> None:
+    x = torch.rand(4, 3)
+    assert torch.equal(circular_shift(x, [1], dims=[0]), x.roll(1, 0))
 
 
 @pytest.mark.parametrize(
@@ -123,6 +137,7 @@ def test_take_from_moves_start_to_origin() -> None:
         ((torch.ones(2, 1, 3, 3), torch.ones(3, 2, dtype=torch.int64)), "must lead with the leading axes of `x`"),
         ((torch.ones(3, 3), torch.tensor(1)), "must end in one entry per shifted axis"),
         ((torch.ones(3, 3), (1, 1), (0, 0)), "must be distinct axes"),
+        ((torch.ones(3, 3), (1,), (2,)), "must be distinct axes"),
         ((torch.ones(3, 3), (1, 1), (0, 5)), "must be distinct axes"),
     ],
 )

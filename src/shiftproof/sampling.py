@@ -205,9 +205,9 @@ def _output_size(
 def check_range(selection: Tensor, x: Tensor) -> None:
     """Refuse pivots that lie outside of `x`: they were found on a map of another size."""
     _check_selection(selection, x, x.dim() - 2)
-    if is_eager(selection):
+    if is_eager(selection) and selection.numel():
         for axis, size in enumerate(x.shape[2:]):
-            top = int(selection[..., axis].max()) if selection.numel() else -1
+            top = int(selection[..., axis].max())
             if top >= size:
                 raise ValueError(
                     f"`selection` (up to {top} on axis {axis}) must lie inside the map (size {size} there): "

@@ -49,7 +49,7 @@ def circular_shift(x: Tensor, shift: Shift, dims: Sequence[int] = (-2, -1)) -> T
     lead = shift.dim() - 1
     if lead < 0 or shift.shape[-1] != len(axes):
         raise ValueError(f"`shift` (shape {tuple(shift.shape)}) must end in one entry per shifted axis ({len(axes)}).")
-    if lead > x.dim() - len(axes) or any(a < lead for a in axes) or shift.shape[:-1] != x.shape[:lead]:
+    if any(a < lead for a in axes) or shift.shape[:-1] != x.shape[:lead]:
         raise ValueError(
             f"`shift` (shape {tuple(shift.shape)}) must lead with the leading axes of `x` (shape {tuple(x.shape)}): "
             f"one shift per sample has the shape ({x.shape[0] if x.dim() else 0}, {len(axes)})."
