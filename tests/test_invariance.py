@@ -35,6 +35,7 @@ def test_same_bits() -> None:
     assert not same_bits(nan, other_nan)
     assert not same_bits(torch.zeros(1), -torch.zeros(1))
     assert not same_bits(torch.zeros(1), torch.zeros(1, dtype=torch.float64))
+    assert not same_bits(torch.zeros(1), torch.zeros(1, dtype=torch.int32))
     assert not same_bits(torch.zeros(2), torch.zeros(1))
     assert same_bits(torch.arange(3), torch.arange(3))
     assert not same_bits(torch.arange(3), torch.arange(3) + 1)
