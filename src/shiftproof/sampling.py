@@ -98,7 +98,7 @@ def ghs2d(  # type: ignore[misc]
       most u + 2^-20 times max \|x\| times the largest row sum of \|R\| on each axis, with u = 2^-8 for bfloat16, 2^-11
       for float16, and 0 for float32;
     * a sample that contains NaN has no pivot, and all its outputs are NaN (with `pivot="per-channel"` all those of
-      the channel); other samples do not notice.
+      the channel); other samples do not notice. An infinity makes the outputs of its channel infinite or NaN.
 
     `orders`, `sigma`, `extension`, `grid`, `projection`, `gain` and `taper` make the matrix: see `Kernel`. `anchor` is
     `"center"` or `"corner"` (the paper). `pivot` and `ties` are those of `select_pivot`. `output_size` takes the
@@ -118,24 +118,34 @@ def ghs2d(  # type: ignore[misc]
     True
     """
     kernel = Kernel(orders, sigma, extension, grid, projection, gain, taper)
-    options: dict[str, Any] = {"ndim": 2, "output_size": output_size, "kernel": kernel, "anchor": anchor}
-    if selection is None:
-        y, selection = select_and_sample(x, stride, *companions, pivot=pivot, ties=ties, **options)
-    else:
-        check_range(selection, x)
-        y = sample(x, selection, stride, **options)
+    rest: dict[str, Any] = {"ndim": 2, "output_size": output_size, "kernel": kernel, "anchor": anchor}
+    y, selection = run(x, stride, selection, *companions, pivot=pivot, ties=ties, **rest)
     return (y, selection) if return_selection else y
 
 
-def select_and_sample(
-    x: Tensor, stride: int | Sequence[int], *companions: Tensor, pivot: str | Rule, ties: str, ndim: int, **options: Any
+def run(
+    x: Tensor,
+    stride: int | Sequence[int],
+    selection: Tensor | None,
+    *companions: Tensor,
+    pivot: str | Rule,
+    ties: str,
+    ndim: int,
+    **options: Any,
 ) -> tuple[Tensor, Tensor]:
-    """`select`, then `sample`: what they give, in one pass over the maps where that is possible."""
-    if pivot == "max" and ties in TIES and not companions and is_eager(x):
+    """`sample` at the pivots `selection`, or else at those of `select`, and the pivots.
+
+    Finding and sampling take one pass over the maps where that is possible.
+    """
+    if selection is not None:
+        checks.maps("x", x, ndim)
+        check_range(selection, x)
+    elif pivot == "max" and ties in TIES and not companions and is_eager(x):
         done = find_and_resample(x, *_plan(x, stride, ndim, **options))
         if done is not None:
             return done
-    selection = select(x, *companions, pivot=pivot, ties=ties, ndim=ndim)
+    if selection is None:
+        selection = select(x, *companions, pivot=pivot, ties=ties, ndim=ndim)
     return sample(x, selection, stride, ndim=ndim, **options), selection
 
 

@@ -65,18 +65,17 @@ class GHSBase(Downsample):
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """The samples of `x`, and the pivots too if `return_selection` is set."""
-        options: dict[str, Any] = {
-            "ndim": self.ndim,
-            "output_size": self.output_size,
-            "kernel": self.kernel,
-            "anchor": self.anchor,
-        }
-        if selection is None:
-            y, selection = sampling.select_and_sample(x, self.stride, pivot=self.pivot, ties=self.ties, **options)
-        else:
-            checks.maps("x", x, self.ndim)
-            sampling.check_range(selection, x)
-            y = sampling.sample(x, selection, self.stride, **options)
+        y, selection = sampling.run(
+            x,
+            self.stride,
+            selection,
+            pivot=self.pivot,
+            ties=self.ties,
+            ndim=self.ndim,
+            output_size=self.output_size,
+            kernel=self.kernel,
+            anchor=self.anchor,
+        )
         return (y, selection) if self.return_selection else y
 
     def options(self) -> dict[str, Any]:

@@ -208,8 +208,8 @@ def _parts(tree: Mapping[str, Any]) -> dict[str, Any]:
     for name in sections & set(tree):
         if not isinstance(tree[name], Mapping):
             raise ValueError(f"`{name}` (={checks.shown(tree[name])}) must be a table of settings.")
-    empty = [name for name, value in tree.items() if name not in sections and value == {}]
-    for key in [*empty, *dict(flatten(tree))]:
+    inside = [f"{name}.{key}" for name in tree if name in sections for key in tree[name]]
+    for key in [*(name for name in tree if name not in sections), *inside]:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             near = near or [k for k in known if k.endswith("." + key)]
@@ -282,7 +282,7 @@ def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """{"optim": {"lr": 1}} -> ("optim.lr", 1); the options of a method stay together."""
     for name, value in tree.items():
-        if isinstance(value, Mapping) and prefix + name != "model.options" and (value or not prefix):
+        if isinstance(value, Mapping) and prefix + name != "model.options":
             yield from flatten(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
