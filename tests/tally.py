@@ -20,9 +20,9 @@ import pytest
 FOLDER = "SHIFTPROOF_TALLY"
 
 
-def count(section: str, what: str, number: int = 1) -> None:
-    """Add to the number of things tried."""
-    _append({"section": section, "what": what, "count": number})
+def count(section: str, what: str, number: int = 1, *, of: str = "") -> None:
+    """Add to the number of things tried; `of` one of several that the same was tried on, a row for each."""
+    _append({"section": section, "what": what, "of": of, "count": number})
 
 
 def measured(section: str, what: str, value: float, bound: float | None = None) -> None:
@@ -40,7 +40,7 @@ def _append(line: dict[str, Any]) -> None:
 class Section:
     """The rows of one table: how often, and how large at most (with its bound)."""
 
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)  # by what was tried on, and what
     values: dict[str, tuple[float, float | None]] = field(default_factory=dict)
 
 
@@ -50,7 +50,8 @@ def merge(folder: Path) -> dict[str, Section]:
     for entry in _entries(sorted(folder.glob("*.jsonl"))):
         section, what = found.setdefault(entry["section"], Section()), entry["what"]
         if "count" in entry:
-            section.counts[what] = section.counts.get(what, 0) + entry["count"]
+            key = (entry["of"], what)
+            section.counts[key] = section.counts.get(key, 0) + entry["count"]
         else:
             before = section.values.get(what, (entry["value"], None))[0]
             section.values[what] = (max(before, entry["value"]), entry["bound"])
@@ -72,19 +73,28 @@ def render(sections: dict[str, Section], facts: dict[str, str]) -> str:
     lines += ["Every case counted here kept its law: a run with a failure writes no page.", ""]
     lines += _table(("run", ""), facts.items(), ":-- | :--")
     for title, section in sections.items():
-        lines += ["", f"## {title}", ""]
-        if section.counts:
-            rows = [(what, f"{number:,}") for what, number in sorted(section.counts.items())]
-            lines += _table(("tried", "times"), rows, ":-- | --:")
-        if section.counts and section.values:
-            lines.append("")
-        if section.values:
-            rows3 = [
-                (what, f"{value:.3g}", "" if bound is None else f"{bound:.3g}")
-                for what, (value, bound) in sorted(section.values.items())
-            ]
-            lines += _table(("measured", "largest", "bound held"), rows3, ":-- | --: | --:")
+        lines += ["", f"## {title}"]
+        lines += _crossed(section.counts)
+        rows = [(what, f"{number:,}") for (of, what), number in sorted(section.counts.items()) if not of]
+        lines += ["", *_table(("tried", "times"), rows, ":-- | --:")] if rows else []
+        largest = [
+            (what, _short(value), "" if bound is None else _short(bound))
+            for what, (value, bound) in sorted(section.values.items())
+        ]
+        lines += ["", *_table(("measured", "largest", "bound held"), largest, ":-- | --: | --:")] if largest else []
     return "\n".join(lines) + "\n"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.3g}"
+
+
+def _crossed(counts: dict[tuple[str, str], int]) -> list[str]:
+    """What was tried across, what it was tried on down."""
+    names = sorted({of for of, _ in counts if of})
+    tried = sorted({what for of, what in counts if of})
+    rows = [(of, *(f"{counts[of, what]:,}" if (of, what) in counts else "" for what in tried)) for of in names]
+    return ["", *_table(("", *tried), rows, " | ".join([":--", *["--:"] * len(tried)]))] if rows else []
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], alignment: str) -> list[str]:

@@ -106,7 +106,7 @@ def test_damaged_files_are_read_right_or_refused(name: str, sandbox: Sandbox) ->
         outcome = read(sandbox, name, content)
         assert not judge(outcome, reader.file)
         assert outcome.peak < reader.memory
-        tally.count(SECTION, f"{name}: read" if outcome.kind == "value" else f"{name}: refused")
+        tally.count(SECTION, "read" if outcome.kind == "value" else "refused", of=name)
 
     law()
 
@@ -125,8 +125,9 @@ def test_hostile_files_do_no_harm(name: str, attack: str, sandbox: Sandbox) -> N
     outcome = read(sandbox, name, ATTACKS[name][attack]())
     assert not judge(outcome, READERS[name].file)
     assert outcome.peak < READERS[name].memory
-    tally.count(SECTION, f"{name}: made to do harm")
-    tally.measured(SECTION, "memory of the most expensive file, in MiB", outcome.peak / 2**20)
+    tally.count(SECTION, "made to do harm", of=name)
+    bound = READERS[name].memory / 2**20
+    tally.measured(SECTION, f"MiB for a file that may take {bound:,.0f}", outcome.peak / 2**20, bound)
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in CORPUS.iterdir()))

@@ -30,7 +30,7 @@ def converted(graph: Graph, method: str, padding: str | None) -> tuple[nn.Module
         refusal = str(error)
     names = {re.sub(r"_\d+$", "", name) for name in re.findall(r"`([\w.]+)`", refusal)}
     assert names & ({name for name, _ in model.named_modules()} | FUNCTIONS), refusal
-    tally.count(SECTION, f"refused, with the place: `{method}`")
+    tally.count(SECTION, "refused, with the place", of=f"`{method}`")
     return model, None
 
 
@@ -47,7 +47,7 @@ def test_strided_conversion_is_the_source(graph: Graph) -> None:
     assert found.shape == expected.shape
     assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
     assert set(new.state_dict()) == set(model.state_dict())
-    tally.count(SECTION, "converted to `strided`: the source again")
+    tally.count(SECTION, "converted", of="`strided`")
 
 
 @effort(60, 1200)
@@ -67,7 +67,7 @@ def test_converted_graphs_keep_their_law(graph: Graph, method: str) -> None:
         tally.count(SECTION, "shifts compared, bit for bit", SIZE[0] * SIZE[1])
     else:
         assert method not in ("ghs", "ghs-paper", "align")
-    tally.count(SECTION, f"converted to `{method}`")
+    tally.count(SECTION, "converted", of=f"`{method}`")
 
 
 GOOD = Graph((Step("block", kernel=5, stride=2), Step("max pool", stride=2), Step("cat", back=1)), "flatten")

@@ -126,15 +126,16 @@ def check(case: Case) -> None:
         except ValueError as error:
             if not any(words in str(error) for words in REFUSALS):
                 raise
-            tally.count(SECTION, f"options refused, with the reason: `{case.method}`")
+            tally.count(SECTION, "options refused, with the reason", of=f"`{case.method}`")
             reject()
         _promises(case, layer, x, given, y)
         for shift in case.shifts():
             how = follows(case, layer, x, y.detach(), shift)
             if how is not None and len(x):
-                tally.count(SECTION, f"shifts compared {how}: `{case.method}`")
+                tally.count(SECTION, f"shifts {how}", of=f"`{case.method}`")
     dtype = str(case.dtype).removeprefix("torch.")
-    for what in (f"`{case.method}`", f"{len(case.sizes)}-D", dtype, f"{case.layout} in memory"):
+    tally.count(SECTION, "cases", of=f"`{case.method}`")
+    for what in (f"{len(case.sizes)}-D", dtype, f"{case.layout} in memory"):
         tally.count(SECTION, f"cases, {what}")
     for b in range(case.shape[0]):
         tally.count(SECTION, f"samples, {case.kind(b)}")

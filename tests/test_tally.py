@@ -20,6 +20,8 @@ import pytest
 def test_counts(i):
     tally.count("Files", "idx", 3)
     tally.count("Files", "amat")
+    tally.count("Files", "read", 2, of="png")
+    tally.count("Files", "refused", of="png" if i else "gif")
     tally.measured("Numerics", "error", i / 10, bound=1.0)
 """
 
@@ -44,6 +46,7 @@ def test_counts_of_all_workers_are_added(workers: int, pytester: pytest.Pytester
     page = (pytester.path / "page.md").read_text()
     assert "| idx | 30 |" in page
     assert "| amat | 10 |" in page
+    assert "|  | read | refused |\n| :-- | --: | --: |\n| gif |  | 1 |\n| png | 20 | 9 |\n\n" in page
     assert "| error | 0.9 | 1 |" in page
     assert "| tests | 10 passed" in page
     assert page.index("## Files") < page.index("## Numerics")
@@ -69,4 +72,4 @@ def test_a_line_cut_off_by_a_kill_is_left_out(tmp_path: Path, monkeypatch: pytes
     subprocess.run([sys.executable, "-c", code], cwd=HERE, check=False)
     tally.count("Files", "idx", 2)
     (tmp_path / "1.jsonl").write_text('{"section": "Files", "what": "idx", "cou')
-    assert tally.merge(tmp_path)["Files"].counts == {"idx": 7}
+    assert tally.merge(tmp_path)["Files"].counts == {("", "idx"): 7}

@@ -15,13 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from torch.utils.weak import WeakIdKeyDictionary
 
 from shiftproof.shifts import pixels_together
 
 _LANES, _ROWS = 16, 4  # as in native.c
 _Sizes = ctypes.c_int64 * 8
-_operands: Any = WeakIdKeyDictionary()
 _THREADED = 1_000_000  # operations below which a second thread does not pay
 
 
@@ -119,13 +117,13 @@ def _run(
 
 
 def _operand(matrix: Tensor, backwards: bool, folded: bool) -> Tensor:
-    """The matrix as the kernel reads it, made once.
+    """The matrix as the kernel reads it, made once and kept with it.
 
     (N, M) folded: the sums and the differences of each upper row and the same read backwards, four rows by four,
     (N/2/4, M/2, 8). Otherwise transposed, (M, N), rows filled up to the vector length, and backwards twice side by
     side, so that they can be read from any column on.
     """
-    made = _operands.setdefault(matrix, {})
+    made = vars(matrix).setdefault("operands", {})
     if (backwards, folded) not in made:
         m = matrix.mT if backwards else matrix
         if folded:

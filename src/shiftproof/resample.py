@@ -29,8 +29,8 @@ def resample(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequ
 
 
 def find_and_resample(x: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
-    """`resample` at the maxima of the samples, and these; None where it needs more than one pass over the maps."""
-    done = native.find_and_sample(x, origin, matrices) if is_eager(x) and native.fits(x) else None
+    """`resample` of eager maps at their maxima, and these; None where it needs more than one pass over the maps."""
+    done = native.find_and_sample(x, origin, matrices) if native.fits(x) else None
     if done is None or not has_derivative(x):
         return done
     out, selection = done
