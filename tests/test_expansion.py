@@ -151,6 +151,15 @@ def centred_blob(offset: tuple[int, int], size: int = 33) -> Tensor:
     return circular_shift(blob, offset)
 
 
+@pytest.mark.parametrize(("orders", "sigma", "period"), [(1, 0.05, 2.0), (40, 0.05, 0.5), (200, 0.5, 2.0)])
+def test_functions_with_a_period_are_the_sums_of_all_copies(orders: int, sigma: float, period: float) -> None:
+    x = np.linspace(-1, 1, 7)
+    expected = sum(expansion.functions(orders, x + k * period, sigma) for k in range(-60, 61))
+    for turns in (-3, 0, 3):  # far outside too
+        found = expansion.functions(orders, x + turns * period, sigma, period)
+        assert np.abs(found - expected).max() < 1e-12
+
+
 def test_centroid_moments_undo_a_translation() -> None:
     """Away from the border the related work's normalisation works, where plain moments change."""
     here, there = centred_blob((0, 0)), centred_blob((3, -4))

@@ -81,6 +81,13 @@ def test_absolute_error_anywhere(x: float, order: int) -> None:
     assert abs(float(gauss_hermite(order + 1, [x])[-1, 0]) - float(exact_functions(order + 1, x)[-1])) <= 1e-12
 
 
+def test_relative_error_of_the_gaussian_far_out() -> None:
+    """A rounded t^2 alone would cost 700 units in the last place here."""
+    for x in (11.1, 23.45, 31.7, 36.6, 37.3):
+        ours = mpmath.mpf(gauss_hermite(1, [x]).item())
+        assert abs(ours / exact_functions(1, x)[0] - 1) < 5 * 2.0**-53
+
+
 def test_no_underflow_where_the_plain_recurrence_dies() -> None:
     """At x = 60 the start value is 1e-782, yet order 1800 is of the order of one."""
     values = gauss_hermite(2001, [60.0])
@@ -140,6 +147,12 @@ def test_dtype_and_shape_follow_x() -> None:
     assert gauss_hermite(3, torch.zeros(2, 5, dtype=torch.float32)).dtype == torch.float32
     assert gauss_hermite(3, torch.zeros(2, 5, dtype=torch.int64)).dtype == torch.float64
     assert gauss_hermite(3, [[0.0, 1.0]]).shape == (3, 1, 2)
+
+
+def test_arrays_are_computed_in_double_precision() -> None:
+    x = np.linspace(-3, 3, 9, dtype=np.float32)
+    assert torch.equal(gauss_hermite(30, x), gauss_hermite(30, x.astype(np.float64)))
+    assert torch.equal(gauss_hermite(30, [0, 1, 2]), gauss_hermite(30, [0.0, 1.0, 2.0]))
 
 
 def test_extreme_positions_are_harmless() -> None:
