@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd import forward_ad
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 from laws import all_shifts
 from shiftproof.invariance import same_bits
@@ -168,9 +168,26 @@ def test_padding_by_any_amount(mode: str, sizes: tuple[int, int]) -> None:
     """As numpy pads, also by more than the map has."""
     x = torch.randn(1, 2, *sizes)
     name = {"zeros": "constant", "replicate": "edge", "reflect": "reflect", "circular": "wrap"}[mode]
-    for amounts in ([(1, 1), (0, 2)], [(0, 0), (0, 0)], [(7, 3), (2, 9)]):
+    by_one_more = [(n + 1, 0) for n in sizes]
+    for amounts in ([(1, 1), (0, 2)], [(0, 0), (0, 0)], [(7, 3), (2, 9)], by_one_more):
         expected = np.pad(x.numpy(), [(0, 0), (0, 0), *amounts], mode=name)  # type: ignore[call-overload]
         assert np.array_equal(pad(x, amounts, mode).numpy(), expected)
+
+
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("amounts", [[(1, 2), (0, 0)], [(1, 0), (0, 2)], [(5, 0), (2, 4)]])
+def test_a_wrap_has_derivatives_and_keeps_the_layout(form: torch.memory_format, amounts: list[tuple[int, int]]) -> None:
+    x = torch.randn(2, 6, 5, 4, dtype=torch.float64).contiguous(memory_format=form).requires_grad_()
+    expected = np.pad(x.detach().numpy(), [(0, 0), (0, 0), *amounts], mode="wrap")
+    y = pad(x, amounts, "circular")
+    assert np.array_equal(y.detach().numpy(), expected)
+    (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
+    for t in (y, gradient):
+        assert t.is_contiguous(memory_format=form)
+    part = x[:1, :2, :, :2].detach().contiguous(memory_format=form).requires_grad_()
+    few = [(min(a, 2), min(b, 2)) for a, b in amounts]
+    assert gradcheck(lambda t: pad(t, few, "circular"), part, check_forward_ad=True)
+    assert gradgradcheck(lambda t: pad(t, few, "circular"), part)
 
 
 @given(rows=small, columns=small, height=st.integers(1, 7), width=st.integers(1, 7))

@@ -219,7 +219,7 @@ def polyphase(x: Tensor, stride: int | Sequence[int], ndim: int = 2) -> Tensor:
 
 
 def pad(x: Tensor, amounts: Sequence[tuple[int, int]], mode: str) -> Tensor:
-    """Pad the last `len(amounts)` axes of (B, C, d1..dn) by (before, after) each; `mode` as in `BORDERS`.
+    """Pad each spatial axis of (B, C, d1..dn) by its (before, after); `mode` as in `BORDERS`.
 
     Unlike `torch.nn.functional.pad` it wraps and reflects by any amount, however small the map; and the gradient of
     its wrap is a fraction of the work.
@@ -227,7 +227,7 @@ def pad(x: Tensor, amounts: Sequence[tuple[int, int]], mode: str) -> Tensor:
     checks.choice("padding", mode, BORDERS)
     if not any(before or after for before, after in amounts):
         return x
-    sizes = x.shape[x.dim() - len(amounts) :]
+    sizes = x.shape[2:]
     if mode == "circular" and is_eager(x) and all(max(pair) <= n for pair, n in zip(amounts, sizes)):
         if has_derivative(x):
             return _WrapPad.apply(x, tuple(amounts), _wrap_pad)  # type: ignore[no-untyped-call, no-any-return]
@@ -237,7 +237,7 @@ def pad(x: Tensor, amounts: Sequence[tuple[int, int]], mode: str) -> Tensor:
         flat = [n for pair in reversed(amounts) for n in pair]
         return F.pad(x, flat, mode="constant" if mode == "zeros" else mode)
     out = x
-    for axis, (before, after) in enumerate(amounts, start=x.dim() - len(amounts)):
+    for axis, (before, after) in enumerate(amounts, start=2):
         out = _window(out, axis, -before, x.shape[axis] + before + after, mode)
     return out
 
@@ -246,7 +246,7 @@ def _wrap_pad(x: Tensor, amounts: Sequence[tuple[int, int]]) -> Tensor:
     """Pad with what lies on the other side, by at most the size of the map."""
     if not channels_last(x):  # which torch would give up
         return F.pad(x, [n for pair in reversed(amounts) for n in pair], mode="circular")
-    sizes = x.shape[-len(amounts) :]
+    sizes = x.shape[2:]
     shape = [n + before + after for n, (before, after) in zip(sizes, amounts)]
     out = torch.empty((*x.shape[:2], *shape), dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
     for inside, outside in _pieces(sizes, amounts):
@@ -256,10 +256,9 @@ def _wrap_pad(x: Tensor, amounts: Sequence[tuple[int, int]]) -> Tensor:
 
 def _wrap_fold(g: Tensor, amounts: Sequence[tuple[int, int]]) -> Tensor:
     """The transpose of `_wrap_pad`: every entry of the frame is added where it came from."""
-    sizes = [n - before - after for n, (before, after) in zip(g.shape[-len(amounts) :], amounts)]
+    sizes = [n - before - after for n, (before, after) in zip(g.shape[2:], amounts)]
     (_, middle), *frame = _pieces(sizes, amounts)
-    form = torch.channels_last if channels_last(g) else torch.contiguous_format
-    out = g[middle].clone(memory_format=form)
+    out = g[middle].clone()
     for inside, outside in frame:
         out[inside] += g[outside]
     return out
@@ -269,11 +268,11 @@ def _pieces(sizes: Sequence[int], amounts: Sequence[tuple[int, int]]) -> list[tu
     """(where in the map, where in the padded map) for the map itself, then for each piece of the frame around it."""
     axes = []
     for n, (before, after) in zip(sizes, amounts):
-        pieces = [(slice(0, n), slice(before, before + n))]
+        pieces = [(slice(None), slice(before, before + n))]
         if before:
-            pieces.append((slice(n - before, n), slice(0, before)))
+            pieces.append((slice(n - before, None), slice(before)))
         if after:
-            pieces.append((slice(0, after), slice(before + n, before + n + after)))
+            pieces.append((slice(after), slice(before + n, None)))
         axes.append(pieces)
     return [((..., *(p[0] for p in piece)), (..., *(p[1] for p in piece))) for piece in itertools.product(*axes)]
 
