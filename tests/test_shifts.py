@@ -187,7 +187,7 @@ def test_a_wrap_has_derivatives_and_keeps_the_layout(form: torch.memory_format, 
     part = x[:1, :2, :, :2].detach().contiguous(memory_format=form).requires_grad_()
     few = [(min(a, 2), min(b, 2)) for a, b in amounts]
     assert gradcheck(lambda t: pad(t, few, "circular"), part, check_forward_ad=True)
-    assert gradgradcheck(lambda t: pad(t, few, "circular"), part)
+    assert gradgradcheck(lambda t: pad(t, few, "circular").sin(), part)
 
 
 @given(rows=small, columns=small, height=st.integers(1, 7), width=st.integers(1, 7))
