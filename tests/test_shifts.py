@@ -181,8 +181,10 @@ def test_a_wrap_has_derivatives_and_keeps_the_layout(form: torch.memory_format, 
     expected = np.pad(x.detach().numpy(), [(0, 0), (0, 0), *amounts], mode="wrap")
     y = pad(x, amounts, "circular")
     assert np.array_equal(y.detach().numpy(), expected)
-    (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
-    for t in (y, gradient):
+    (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)
+    (again,) = torch.autograd.grad(y, x, torch.ones_like(y), create_graph=True)
+    assert torch.equal(gradient, again)
+    for t in (y, gradient, again):
         assert t.is_contiguous(memory_format=form)
     part = x[:1, :2, :, :2].detach().contiguous(memory_format=form).requires_grad_()
     few = [(min(a, 2), min(b, 2)) for a, b in amounts]
