@@ -21,7 +21,7 @@ from shiftproof.kernels import GHS, GHS_PAPER, Kernel, sampling_matrix
 from shiftproof.layers import GHS1d, GHS2d, GHS3d
 from shiftproof.pivots import select_pivot
 from shiftproof.resample import mark_absent
-from shiftproof.sampling import ghs2d, max_centered_moments, pivot_moments, sample
+from shiftproof.sampling import ghs2d, max_centered_moments, pivot_moments, sample, select
 from shiftproof.shifts import circular_shift
 
 KERNELS = {
@@ -104,6 +104,7 @@ def test_module_is_function(channels: int, layout: torch.memory_format) -> None:
     assert same_bits(y, z)
     assert torch.equal(selection, same)
     assert torch.equal(layer.select(x), selection)
+    assert torch.equal(select(x), select_pivot(x))
     assert same_bits(layer(x, selection)[0], y)
 
 
@@ -223,6 +224,8 @@ def test_gradients(pivot: str, layout: torch.memory_format) -> None:
 
     assert torch.autograd.gradcheck(f, x, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(f, x)
+    once, again = (torch.autograd.grad(f(x).sin().sum(), x, create_graph=graph)[0] for graph in (False, True))
+    assert torch.equal(once, again)  # which gradgradcheck takes for granted
 
 
 @pytest.mark.parametrize("layer", [GHS1d(), GHS3d((2, 1, 3)), GHS1d.paper()])
