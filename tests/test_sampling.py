@@ -144,6 +144,7 @@ def test_reconstruction_returns_the_turned_image() -> None:
     x = torch.randn(1, 1, 9, 9, dtype=torch.float64)
     layer = GHS2d.paper(1, orders="M", projection="least-squares")
     assert torch.allclose(layer(x), circular_shift(x, -select_pivot(x)), atol=1e-9)
+    assert same_bits(layer(x, selection=select(x)), ghs2d(x, output_size=x.shape[2:], **layer.options()))
 
 
 @pytest.mark.parametrize(
@@ -523,6 +524,7 @@ GOOD = torch.zeros(2, 3, 8, 8)
         (lambda: ghs2d(GOOD, projection="least-squares"), r"`orders` \(=16\) must be at most the grid size \(=8\)"),
         (lambda: ghs2d(GOOD, selection=torch.zeros(3, 2, dtype=torch.int64)), r"must have the shape \(2, 2\) for maps"),
         (lambda: ghs2d(GOOD, selection=torch.zeros(2, 2)), "`selection` must be an int64 tensor from `select`"),
+        (lambda: ghs2d(GOOD[0], selection=torch.zeros(2, 2, dtype=torch.int64)), r"^`x` \(shape \(\d, \d, \d\)\) must"),
         (lambda: GHS2d()(GOOD, selection=0), "`selection` must be an int64 tensor from `select`"),
         (lambda: ghs2d(GOOD, selection=torch.tensor([[1, 2], [8, 0]])), r"up to 8 on axis 0\) must lie inside the map"),
         (lambda: GHS1d()(torch.zeros(1, 1, 40_000)), "needs a matrix of 8.0e.08 numbers, beyond the limit of 2.7e.08"),
