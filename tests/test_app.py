@@ -250,7 +250,13 @@ def test_parameters_draw_the_matrix_and_the_functions(visit: Callable[..., Visit
     caption = page.locator("#layer-inside figcaption").first
     expect(caption).to_contain_text("32 samples from 64 pixels")
     before = page.locator("#layer-inside img").get_attribute("src")
-    page.locator("#layer-parameters input[type=number]").fill("4")
+    stride = page.locator("#layer-parameters input[type=number]")
+    for _ in range(3):  # a panel that has just been opened may miss an event
+        stride.fill("3")
+        stride.fill("4")
+        page.wait_for_timeout(5000)
+        if "16 samples" in caption.inner_text():
+            break
     expect(caption).to_contain_text("16 samples from 64 pixels")
     expect(page.locator('[data-method="lpf"] figcaption').first).to_have_text("output, 16 x 16")
     assert page.locator("#layer-inside img").get_attribute("src") != before
