@@ -21,7 +21,19 @@ from onnx import TensorProto, helper
 from PIL import Image
 from torch import Tensor, nn
 
-from shiftproof.app import command, drawing, guard, layer, network, network_panels, own, panels, samples, uploads
+from shiftproof.app import (
+    command,
+    drawing,
+    guard,
+    layer,
+    layer_tab,
+    network,
+    network_panels,
+    own,
+    panels,
+    samples,
+    uploads,
+)
 from shiftproof.cli import main
 from shiftproof.invariance import shift_error
 from shiftproof.kernels import GHS, sampling_matrix
@@ -134,6 +146,11 @@ def test_inside_is_the_matrix_of_the_layer() -> None:
         layer.inside(24, layer.Settings(orders="4000N"))
     (panel,) = layer.compare(picture(), (0, 0), "circular", ["ghs"], layer.Settings(orders="4000N")).panels
     assert panel.problem is not None
+
+
+@pytest.mark.parametrize(("typed", "stride"), [(None, 2), (0, 2), (-3, 1), (3.0, 3), (99, 8)])
+def test_a_stride_may_be_anything_while_it_is_typed(typed: float | None, stride: int) -> None:
+    assert layer_tab.settled(typed, "N") == layer.Settings(stride, "N")
 
 
 def test_differences_that_are_not_zero_are_seen() -> None:

@@ -18,6 +18,7 @@ from shiftproof.sampling import ANCHORS
 OWN = "your picture"
 SIZES = (32, 64, 128)
 SIZE = 64
+STRIDES = 1, 8
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 STAGE: dict[str, Any] = {"elem_classes": "stage", "apply_default_css": False}
 
@@ -46,7 +47,7 @@ def build(blocks: gr.Blocks) -> None:
             with gr.Accordion("Inside GHS: parameters, matrix and functions", open=False, elem_id="layer-parameters"):
                 usual = layer.Settings()
                 with gr.Row():
-                    stride = gr.Slider(1, 8, value=usual.stride, step=1, label="Stride", buttons=[])
+                    stride = gr.Slider(*STRIDES, value=usual.stride, step=1, label="Stride", buttons=[])
                     free: dict[str, Any] = {"allow_custom_value": True, "min_width": 110}
                     orders = gr.Dropdown(["N", "2N", "4N", "M"], value=usual.orders, label="Orders", **free)
                     words = ["band", "0.5*band", "2*band", "rule"]
@@ -95,17 +96,22 @@ def show(
     """The picture and the panels for the state of the controls."""
     image = fit(own if picture == OWN and own is not None else sample(picture), (size, size))[None]
     shift = bounded(kind, size, rows, columns)
-    settled = layer.Settings(int(settings[0]), *settings[1:])
-    found = layer.compare(image, shift, layer.KINDS[kind], chosen, settled)
+    found = layer.compare(image, shift, layer.KINDS[kind], chosen, settled(*settings))
     return panels.stage(found, shift, kind, picture), panels.methods(found)
 
 
 def show_inside(size: int, *settings: Any) -> str:
     """The matrix and the functions of GHS for the state of the controls."""
     try:
-        return panels.inner(layer.inside(size, layer.Settings(int(settings[0]), *settings[1:])))
+        return panels.inner(layer.inside(size, settled(*settings)))
     except (ValueError, TypeError) as error:
         return panels.notice(str(error))
+
+
+def settled(stride: float | None, *others: Any) -> layer.Settings:
+    """The settings, the stride within its reach: its field is empty between one number and the next."""
+    least, most = STRIDES
+    return layer.Settings(round(min(max(stride or layer.Settings().stride, least), most)), *others)
 
 
 def reach(kind: str, size: int) -> dict[str, Any]:
