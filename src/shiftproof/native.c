@@ -312,7 +312,7 @@ CLONES int search(const job *t, float *best, long b) {
   long size = t->h * t->w, n = size * t->channels, pieces = (n + PIECE - 1) / PIECE;
   const float *in = t->in + b * n;
   vec most = (vec){0} + in[0];
-  mask extreme = (mask){0}; /* the bits of a NaN are above those of all numbers */
+  mask extreme[4] = {{0}}; /* the bits of a NaN are above those of all numbers */
   for (long i = 0; i < pieces; i++) {
     long k = i * PIECE, end = k + PIECE < n ? k + PIECE : n;
     vec top[4];
@@ -323,14 +323,14 @@ CLONES int search(const job *t, float *best, long b) {
         vec next = AT(in + k + v * LANES);
         mask bits = (mask)next & 0x7fffffff;
         top[v] = LARGER(next, top[v]);
-        extreme = LARGER(bits, extreme);
+        extreme[v] = LARGER(bits, extreme[v]);
       }
     for (; k < end; k += LANES) {
       vec next = (vec){0} + in[k];
       memcpy(&next, in + k, sizeof(float) * (k + LANES <= end ? LANES : end - k));
       mask bits = (mask)next & 0x7fffffff;
       top[0] = LARGER(next, top[0]);
-      extreme = LARGER(bits, extreme);
+      extreme[0] = LARGER(bits, extreme[0]);
     }
     for (int v = 1; v < 4; v++) top[0] = LARGER(top[v], top[0]);
     most = LARGER(top[0], most);
@@ -340,7 +340,7 @@ CLONES int search(const job *t, float *best, long b) {
   int undecided = 0, found = 0;
   for (int l = 0; l < LANES; l++) {
     top = most[l] > top ? most[l] : top;
-    undecided |= extreme[l] > 0x7f800000;
+    for (int v = 0; v < 4; v++) undecided |= extreme[v][l] > 0x7f800000;
   }
   long where = 0;
   for (long i = 0; i < pieces && !undecided; i++) {

@@ -71,7 +71,10 @@ def select_pivot(
     others = [c.detach() for c in companions]
     if pivot == "per-channel":
         if any(c.shape != x.shape for c in others):
-            raise ValueError("`companions` must have the shape of `x` for `pivot='per-channel'`.")
+            raise ValueError(
+                "`companions` must have the shape of `x` for `pivot='per-channel'`: let branches with other channels "
+                "choose for themselves (`share=False` in a network)."
+            )
         # every channel is a sample of one channel
         planes = [t.flatten(0, 1).unsqueeze(1) for t in (x, *others)]
         return select_pivot(planes[0], "max", ties, planes[1:]).view(x.shape[0], x.shape[1], x.dim() - 2)
