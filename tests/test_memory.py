@@ -1,6 +1,7 @@
 """Memory stays flat however many sizes come by, and threads do not disturb one another."""
 
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -96,6 +97,27 @@ def together(calls: Sequence[tuple[torch.nn.Module, Tensor]]) -> list[Tensor]:
     for thread in threads:
         thread.join()
     return [torch.stack(result) for result in results]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is one of glibc")
+def test_training_keeps_memory() -> None:
+    """Tensors that are freed and made again cost no new pages after a while; without the setting they always do."""
+    script = """
+import resource, sys, torch
+from shiftproof.training.process import keep_memory
+if sys.argv[1] == "keep":
+    keep_memory()
+for i in range(30):
+    if i == 20:  # the heap has grown to its size
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(2**24)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    kept, plain = (
+        int(subprocess.run([sys.executable, "-c", script, how], check=True, capture_output=True, text=True).stdout)
+        for how in ("keep", "plain")
+    )
+    assert 10 * kept < plain
 
 
 @pytest.mark.parametrize("compiled", [True, False])

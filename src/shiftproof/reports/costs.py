@@ -25,6 +25,7 @@ from shiftproof.kernels import matrices_for
 from shiftproof.layers import APS, BlurPool, GHS2d, create_downsample, methods
 from shiftproof.models import convert, create_model
 from shiftproof.resample import products
+from shiftproof.training.process import keep_memory
 
 PARTS = ("layers", "networks", "scaling")
 SIZES = [(32, 3, 32, 32), (32, 64, 32, 32), (32, 128, 16, 16), (8, 64, 112, 112)]
@@ -100,6 +101,7 @@ def measure_networks(repetitions: int) -> Iterator[dict[str, Any]]:
 
     `batch_seconds` is the time to take a batch from memory, augment it in every way, and normalise it.
     """
+    keep_memory()  # as `shiftproof train` does
     for name, (batch, pixels) in NETWORKS.items():
         yield _steps(name, {m: create_model(name, m) for m in METHODS}, batch, pixels, 10, repetitions)
     try:

@@ -22,7 +22,7 @@ from shiftproof.reports import evaluate, records
 from shiftproof.reports.plans import title
 from shiftproof.training.checkpoint import BusyError
 from shiftproof.training.config import Config
-from shiftproof.training.process import Stopwatch
+from shiftproof.training.process import Stopwatch, keep_memory
 
 ENGINES = ("local", "ray")
 _PAUSE = 10.0  # seconds before a run that another process is at is looked at again
@@ -34,6 +34,7 @@ def perform(
     """One run from beginning to record; goes on where it stopped, if it stopped."""
     from shiftproof.training.loop import train
 
+    keep_memory()
     folder = runs / title(config)
     train(config, folder, resume=True, data_dir=data_dir, quiet=quiet)
     subject = evaluate.from_run(folder, settings.weights, data_dir=data_dir, on=settings.on)

@@ -15,7 +15,9 @@ def run(options: argparse.Namespace) -> int:
     """Train, and print how it went; only the first of several processes prints."""
     from shiftproof.training.distributed import LostError
     from shiftproof.training.loop import train
+    from shiftproof.training.process import keep_memory
 
+    keep_memory()
     changes = parse_pairs(options.set)
     if options.folder is not None:
         changes["data.path"] = str(options.folder)

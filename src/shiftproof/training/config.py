@@ -62,7 +62,7 @@ class _Checked:
 class ModelConfig(_Checked):
     """The network."""
 
-    name: str = _of("resnet20", "resnet18, resnet20, resnet50, resnet56, or e2 for MNIST-rot")
+    name: str = _of("resnet20", "resnet8, resnet18, resnet20, resnet50, resnet56, or e2 for MNIST-rot")
     method: str = _of("ghs", "the downsampling method, by name")
     options: dict[str, Any] = _of({}, "options of the method")  # noqa: RUF009
     padding: str = _of("circular", "of convolutions and method: circular, reflect, replicate or zeros")

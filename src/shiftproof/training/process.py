@@ -1,8 +1,10 @@
-"""What a run asks of its process: threads, a way to be stopped, how much memory it took."""
+"""What a run asks of its process: threads, memory that is kept, a way to be stopped, how much memory it took."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import platform
 import signal
 import sys
 import threading
@@ -22,6 +24,20 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def keep_memory() -> None:
+    """Let glibc's malloc keep what is freed, for this whole process.
+
+    Otherwise it gives large tensors back to the system, which has to make their pages anew in every step: a third of
+    the time of a network that works on maps of 224 x 224 pixels.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return
+    trim_threshold, mmap_threshold = -1, -3  # as malloc.h numbers them
+    libc = ctypes.CDLL(None)
+    libc.mallopt(mmap_threshold, 2**30)
+    libc.mallopt(trim_threshold, 2**31 - 1)
 
 
 @contextlib.contextmanager
