@@ -17,7 +17,7 @@ from shiftproof.evaluation.aliasing import all_waves, measure_aliasing, plane_wa
 from shiftproof.evaluation.classifier import Classifier, evaluating, scores
 from shiftproof.evaluation.consistency import aps_protocol, describe, measure_consistency
 from shiftproof.evaluation.efficiency import measure_efficiency
-from shiftproof.evaluation.robustness import measure_robustness
+from shiftproof.evaluation.robustness import DAMAGES, measure_robustness
 from shiftproof.evaluation.statistics import hits, mean, proportion
 from shiftproof.layers import methods
 from shiftproof.models import create_model
@@ -427,6 +427,14 @@ class TestSuite:
         assert list(found) == ["consistency"]
         assert found["consistency"]["all_pairs"]["largest_change"] > 0
         assert not found["consistency"]["all_pairs"]["exact"]
+
+    def test_one_damage_only(self) -> None:
+        """It gives the same numbers as among the others."""
+        model, data = create_model("resnet8", "strided", 3), dataset(6)
+        every = suite.evaluate(model, data, parts=["robustness"])["robustness"]
+        assert list(every) == list(DAMAGES)
+        found = suite.evaluate(model, data, parts=["robustness.noise", "robustness.rotation"])
+        assert found == {"robustness": {name: every[name] for name in ("rotation", "noise")}}
 
     def test_limit_and_seed(self) -> None:
         """A limit draws images with the seed; equal seeds give equal numbers, others do not."""

@@ -15,7 +15,13 @@ from shiftproof.layers import Downsample, GHS2d, create_downsample, methods
 from shiftproof.models import models, weights
 from shiftproof.models.resnet import BasicBlock, Bottleneck
 
-PARAMETERS = {"resnet18": 11_173_962, "resnet20": 272_474, "resnet50": 23_520_842, "resnet56": 855_770}
+PARAMETERS = {
+    "resnet8": 78_042,
+    "resnet18": 11_173_962,
+    "resnet20": 272_474,
+    "resnet50": 23_520_842,
+    "resnet56": 855_770,
+}
 
 
 def ready(model: nn.Module) -> Any:
@@ -228,7 +234,7 @@ def test_initialisation_is_kaiming_fan_out() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: create_model("resnet21"), "must be one of 'resnet18', .* Did you mean 'resnet20'?"),
+        (lambda: create_model("resnet21"), "must be one of 'resnet8', .* Did you mean 'resnet20'?"),
         (lambda: create_model("vgg"), r"must be one of [^?]*\.$"),
         (lambda: create_model("resnet20", "gsh"), "Did you mean 'ghs'?"),
         (lambda: create_model("resnet20", num_classes=0), "`num_classes` .=0. must be at least 1"),

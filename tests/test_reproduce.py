@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 
 from shiftproof.cli import main
 from shiftproof.reports import costs, paper, plans, reading, records, render, reproduce, sweep, tables
-from shiftproof.reports.cells import Cell, Shelf, Table, apart
+from shiftproof.reports.cells import Cell, Shelf, Table, apart, pooled_spread
 from shiftproof.training.config import Config, configure
 
 
@@ -62,6 +63,7 @@ def test_a_cell_has_n_mean_and_spread() -> None:
     assert found.theirs() == "91.72 ± 0.18"
     assert Cell(values=(1.0,)).ours() == "1.00 (n=1)"
     assert Cell().ours() == "not run"
+    assert Cell(run=True).ours() == "-"
     assert Cell().theirs() == ""
 
 
@@ -130,27 +132,40 @@ def test_paths_lead_to_metrics() -> None:
     assert cell(ablation, "anchor: corner", "R: largest gain").values == (1.1,)
     assert cell(ablation, "anchor: corner", "noise 0.05, %").values == (60.0,)
     assert cell(ablation, "ghs", "accuracy, %").values == ()
+    assert cell(ablation, "anchor: corner", "R: largest gain").ours() == "1.10"
+    assert cell(ablation, "anchor: corner", "half a pixel, %").ours() == "-"
 
 
-def test_every_variant_of_the_ablation_can_be_built() -> None:
+def test_every_variant_of_the_ablation_runs() -> None:
     """Each row is a network of its own, one change away from the default."""
     from shiftproof.models import create_model
 
     configs = plans.plan("ablation", "smoke", seeds=[0])
     assert len({records.identity(c.to_dict(), "", "", {}) for c in configs}) == len(plans.ABLATION)
     for c in configs:
-        create_model(c.model.name, c.model.method, head=c.model.head, share=c.model.share, **c.model.options)
+        model = create_model(c.model.name, c.model.method, head=c.model.head, share=c.model.share, **c.model.options)
+        assert model(torch.rand(2, 3, 32, 32)).isfinite().all()
     assert plans.settings("ablation", "laptop").on == "validation"
 
 
 def test_a_difference_within_the_spread_is_a_tie() -> None:
     a, b, c = Cell(values=(90.0, 91.0)), Cell(values=(90.4, 91.2)), Cell(values=(95.0, 95.1))
-    assert apart(a, b) is False
-    assert apart(a, c) is True
+    spread = pooled_spread([a, b, c, Cell(values=(1.0,)), Cell()])
+    assert spread == pytest.approx(((0.5 + 0.32 + 0.005) / 3) ** 0.5)
+    assert apart(a, b, spread) is False
+    assert apart(a, c, spread) is True
     assert apart(a, Cell(values=(95.0,))) is None
+    assert pooled_spread([Cell(values=(1.0,))]) is None
+    # of two seeds each more than 2 spreads apart, of twenty more than 1, though the standard error is smaller
+    two, twenty = Cell(values=(0.0,) * 2), Cell(values=(0.0,) * 20)
+    assert [apart(two, Cell(values=(v,) * 2), 1.0) for v in (1.9, 2.1)] == [False, True]
+    assert [apart(twenty, Cell(values=(v,) * 20), 1.0) for v in (0.9, 1.1)] == [False, True]
     one, near, far = (Cell(values=(v,), margin=0.7) for v in (84.0, 84.9, 85.1))  # of one seed: 0.99 apart
     assert apart(one, near) is False
     assert apart(one, far) is True
+    assert apart(one, near, 0.01) is False
+    assert apart(one, far, 0.01) is True
+    assert apart(one, far, 0.5) is False
     assert apart(one, Cell()) is None
 
 

@@ -163,7 +163,7 @@ def parser(handlers: Mapping[str, Handler]) -> argparse.ArgumentParser:
         f"{sub.epilog}\n\nsettings for --set and --config (in brackets: unless a preset says otherwise):\n"
         + _settings()
     )
-    sub.add_argument("--model", help="resnet18, resnet20, resnet50, resnet56, or e2")
+    sub.add_argument("--model", help="resnet8, resnet18, resnet20, resnet50, resnet56, or e2")
     sub.add_argument("--method", help="the downsampling method, by name; da: strided, trained with circular shifts")
     sub.add_argument("--dataset", help="cifar10, cifar100, mnist, mnist-rot, digits or folder")
     sub.add_argument("--folder", type=Path, metavar="DIR", help="the pictures of `--dataset folder`")
@@ -187,7 +187,10 @@ def parser(handlers: Mapping[str, Handler]) -> argparse.ArgumentParser:
     sub.add_argument("--weights", help="best or final of a run; a file of weights for a network of your own")
     sub.add_argument("--on", default="test", help="test, or validation: what the run held out")
     sub.add_argument(
-        "--parts", nargs="+", metavar="PART", help="accuracy, consistency, robustness, aliasing, efficiency"
+        "--parts",
+        nargs="+",
+        metavar="PART",
+        help="accuracy, consistency, robustness (or robustness.noise ..), aliasing, efficiency",
     )
     sub.add_argument("--limit", type=int, metavar="N", help="use N test images, drawn with --seed")
     sub.add_argument("--shift-images", type=int, default=64, metavar="N", help="try all shifts on N images")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from shiftproof.evaluation.statistics import hits, mean
 PATCHES = (0, 4, 6, 8)
 SIGMAS = (0.02, 0.05, 0.1)
 ERASURE_BATCH = 256
+DAMAGES = ("erasure", "vertical_flip", "half_turn", "rotation", "noise")
 
 
 def compare(clean: Tensor, found: Tensor, labels: Tensor) -> dict[str, Any]:
@@ -39,6 +40,7 @@ def measure_robustness(
     images: Tensor,
     labels: Tensor,
     *,
+    damages: Collection[str] = DAMAGES,
     clean: Tensor | None = None,
     batch_size: int = 250,
     seed: int = 0,
@@ -54,6 +56,8 @@ def measure_robustness(
     * `rotation`: every image by its own angle, any of 360 degrees, with black corners;
     * `noise` of standard deviation 0.02, 0.05 and 0.1, where pixels lie in [0, 1]; with the mean relative change of
       the scores. The noise depends on `batch_size`, everything else only on `seed`.
+
+    `damages` says which of them.
     """
     count, channels, size = images.shape[0], images.shape[1], images.shape[2:]
     run = partial(scores, f, images, batch_size=batch_size, report=report)
@@ -93,13 +97,14 @@ def measure_robustness(
     degrees = torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 360
     black = (0.0,) * channels
     patches = [patch for patch in PATCHES if patch <= min(size)]
-    return {
-        "erasure": {
-            name: {str(patch): erased(patch, batch) for patch in patches}
-            for name, batch in (("per_batch", ERASURE_BATCH), ("per_image", None))
-        },
-        "vertical_flip": turned("vertical flip", vertical_flip),
-        "half_turn": turned("180 degrees", half_turn),
-        "rotation": compare(before, under("rotation", lambda x, where: rotate(x, degrees[where], black)), labels),
-        "noise": {str(sigma): noisy(sigma) for sigma in SIGMAS},
+    ways = (("per_batch", ERASURE_BATCH), ("per_image", None))
+    measures: dict[str, Callable[[], dict[str, Any]]] = {
+        "erasure": lambda: {name: {str(patch): erased(patch, batch) for patch in patches} for name, batch in ways},
+        "vertical_flip": lambda: turned("vertical flip", vertical_flip),
+        "half_turn": lambda: turned("180 degrees", half_turn),
+        "rotation": lambda: compare(
+            before, under("rotation", lambda x, where: rotate(x, degrees[where], black)), labels
+        ),
+        "noise": lambda: {str(sigma): noisy(sigma) for sigma in SIGMAS},
     }
+    return {name: measure() for name, measure in measures.items() if name in damages}

@@ -15,12 +15,13 @@ from shiftproof.evaluation.aliasing import measure_aliasing
 from shiftproof.evaluation.classifier import Classifier, Report, evaluating, pixels, quiet, scores
 from shiftproof.evaluation.consistency import measure_consistency
 from shiftproof.evaluation.efficiency import measure_efficiency
-from shiftproof.evaluation.robustness import measure_robustness
+from shiftproof.evaluation.robustness import DAMAGES, measure_robustness
 
 if TYPE_CHECKING:
     from shiftproof.data.sets import Dataset
 
 PARTS = ("accuracy", "consistency", "robustness", "aliasing", "efficiency")
+SOME = tuple(f"robustness.{name}" for name in DAMAGES)  # one damage only
 _TIMED = 64  # images in the batch whose time is taken
 
 
@@ -40,7 +41,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Measure a network on the test part of a data set: a nested dictionary, by part, that JSON can hold.
 
-    `parts`: which of `PARTS` to measure; each is described by its function, `measure_accuracy` and so on.
+    `parts`: which of `PARTS` to measure; each is described by its function, `measure_accuracy` and so on. Of robustness
+    single damages can be chosen: `"robustness.noise"`.
     `limit`: measure that many images, drawn with `seed`, instead of all.
     `shift_images`: how many of them are put through all shifts.
     `method`, `options`: the downsampling method whose aliasing is measured; without one that part is left out.
@@ -51,7 +53,8 @@ def evaluate(
     are not finite are None. The network is in evaluation mode meanwhile, and gets its modes back.
     """
     for part in parts:
-        checks.choice("parts", part, PARTS)
+        checks.choice("parts", part, (*PARTS, *SOME))
+    damages = [name for name in DAMAGES if {"robustness", f"robustness.{name}"} & set(parts)]
     tell: Report = quiet if report is None else report
     images, labels = dataset.test.images, dataset.test.labels
     total = images.shape[0]
@@ -66,7 +69,7 @@ def evaluate(
     found: dict[str, Any] = {}
     with evaluating(model):
         clean = None
-        if "accuracy" in parts or "robustness" in parts:
+        if "accuracy" in parts or damages:
             clean = scores(f, images, batch_size=batch_size, name="accuracy: clean", report=tell)
         if "accuracy" in parts:
             found["accuracy"] = measure_accuracy(
@@ -76,9 +79,9 @@ def evaluate(
             found["consistency"] = measure_consistency(
                 f, images, shift_images=shift_images, batch_size=batch_size, seed=seed, report=tell
             )
-        if "robustness" in parts:
+        if damages:
             found["robustness"] = measure_robustness(
-                f, images, labels, clean=clean, batch_size=batch_size, seed=seed, report=tell
+                f, images, labels, damages=damages, clean=clean, batch_size=batch_size, seed=seed, report=tell
             )
         if "aliasing" in parts and method is not None:
             tell("aliasing", 0, 1)

@@ -21,6 +21,7 @@ def _e2(make: resnet.Make, **keywords: Any) -> nn.Module:
 
 
 _MODELS: dict[str, Callable[..., nn.Module]] = {
+    "resnet8": resnet.resnet8,
     "resnet18": resnet.resnet18,
     "resnet20": resnet.resnet20,
     "resnet50": resnet.resnet50,
@@ -50,8 +51,9 @@ def create_model(
     weights: str | None = None,
     **options: Any,
 ) -> nn.Module:
-    """A residual network, `resnet18`, `resnet20`, `resnet50` or `resnet56`, or `e2`, that uses a downsampling method.
+    """A network by name that uses a downsampling method.
 
+    `resnet8`, `resnet18`, `resnet20`, `resnet50` and `resnet56` are residual networks, `e2` is described below.
     `method` and its `options` are those of `create_downsample`; `padding` is for convolutions and method alike.
     `stem="cifar"` is a 3 x 3 convolution, `"imagenet"` a 7 x 7 convolution and a maximum, both made smaller by the
     method. `head="pool"` takes the mean over positions, `"flatten"` lets the classifier see them all, for inputs of

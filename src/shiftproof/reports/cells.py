@@ -1,6 +1,6 @@
 """Cells of a table: the paper's number and ours side by side, each of ours with n, mean, spread and its records.
 
-Everything here is made from records. A cell without one says "not run".
+Everything here is made from records. A cell without one says "not run", one whose record has no such number a dash.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from shiftproof.reports.records import Record
 from shiftproof.training.config import Config
 
 NOT_RUN = "not run"
+NONE = "-"
 
 
 @dataclass(frozen=True)
 class Cell:
     """One number of the paper, if it has one, and ours, one per seed, with the files they come from.
 
-    A `measured` number has no seeds: it is what it is. `margin`: how far the 95 % interval of one seed reaches.
+    A `measured` number has no seeds: it is what it is. `margin`: how far the 95 % interval of one seed reaches. `run`:
+    whether there is a record at all.
     """
 
     paper: paper.Value | None = None
@@ -32,6 +34,7 @@ class Cell:
     digits: int = 2
     measured: bool = False
     margin: float | None = None
+    run: bool = False
 
     @property
     def mean(self) -> float | None:
@@ -46,7 +49,7 @@ class Cell:
     def ours(self) -> str:
         """Mean, spread and n in words."""
         if self.mean is None:
-            return NOT_RUN
+            return NONE if self.run else NOT_RUN
         if self.measured:
             return f"{self.mean:.{self.digits}f}"
         spread = "" if self.spread is None else f" ± {self.spread:.{self.digits}f}"
@@ -89,18 +92,29 @@ class Table:
         return {"name": self.name, "title": self.title, "rows": rows, "notes": list(self.notes)}
 
 
-def apart(a: Cell, b: Cell) -> bool | None:
-    """Whether two means differ by more than the larger spread over seeds.
+def pooled_spread(cells: Sequence[Cell]) -> float | None:
+    """The standard deviation over seeds of all cells together: of one cell with two seeds it would be a lottery."""
+    several = [cell.values for cell in cells if len(cell.values) > 1]
+    if not several:
+        return None
+    squares = sum((len(values) - 1) * statistics.variance(values) for values in several)
+    return math.sqrt(squares / sum(len(values) - 1 for values in several))
 
-    Where there is one seed only, by more than the 95 % interval of the difference; None where that is not known either.
+
+def apart(a: Cell, b: Cell, spread: float | None = None) -> bool | None:
+    """Whether two means differ by more than the `spread` over seeds and by more than twice their standard error.
+
+    Where one of them has a single seed, also by more than the 95 % interval of the difference; None where neither is
+    known.
     """
     if a.mean is None or b.mean is None:
         return None
-    if a.spread is not None and b.spread is not None:
-        return abs(a.mean - b.mean) > max(a.spread, b.spread)
-    if a.margin is not None and b.margin is not None:
-        return abs(a.mean - b.mean) > math.hypot(a.margin, b.margin)
-    return None
+    limits = []
+    if spread is not None:
+        limits += [spread, 2 * spread * math.sqrt(1 / len(a.values) + 1 / len(b.values))]
+    if min(len(a.values), len(b.values)) == 1 and a.margin is not None and b.margin is not None:
+        limits.append(math.hypot(a.margin, b.margin))
+    return abs(a.mean - b.mean) > max(limits) if limits else None
 
 
 class Shelf:
@@ -129,10 +143,12 @@ class Shelf:
         part: str = "test",
         scale: float = 100.0,
         digits: int = 2,
+        measured: bool = False,
     ) -> Cell:
         """The cell of a run, over all seeds there are records of: the estimate or number at a path of the metrics."""
         ours, margins = [], []
-        for name, record in self._of(config, part):
+        found = self._of(config, part)
+        for name, record in found:
             value = records.lookup(record["metrics"], *path)
             if isinstance(value, Mapping):
                 margins.append(scale * (value["high"] - value["low"]) / 2)
@@ -141,7 +157,7 @@ class Shelf:
                 ours.append((record["seed"], name, scale * float(value)))
         ours.sort()
         values, files = tuple(v for *_, v in ours), tuple(n for _, n, _ in ours)
-        return Cell(printed, values, files, digits, margin=max(margins, default=None))
+        return Cell(printed, values, files, digits, measured, max(margins, default=None), run=bool(found))
 
 
 def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from shiftproof.reports.cells import Cell, Table, apart
+from shiftproof.reports.cells import Cell, Table, apart, pooled_spread
 from shiftproof.reports.tables import NAMES
 
 OURS = NAMES["ghs"]
@@ -22,8 +22,8 @@ _AGREE, _CHANGE = "two random shifts agree, %", "largest change of a logit"
 
 
 RULE = (
-    "A difference that is smaller than the spread over seeds (of one seed: than its 95 % interval) is called a tie. In "
-    "brackets: ours minus theirs."
+    "A difference is called a tie unless it is larger than the spread over seeds, pooled over the rows, and than twice "
+    "its standard error; with a single seed, than its 95 % interval too. In brackets: ours minus theirs."
 )
 Finding = tuple[str, str]  # what it is about, and the sentence
 
@@ -78,9 +78,10 @@ def _subject(table: Table) -> str:
 def compare(ours: Cell, others: dict[str, Cell]) -> str:
     """Ours against each of the others."""
     groups: dict[str, list[str]] = {"ahead of": [], "tied with": [], "behind": []}
+    spread = pooled_spread([ours, *others.values()])
     for label, cell in others.items():
         difference = _mean(ours) - _mean(cell)
-        group = "tied with" if not apart(ours, cell) else "ahead of" if difference > 0 else "behind"
+        group = "tied with" if not apart(ours, cell, spread) else "ahead of" if difference > 0 else "behind"
         groups[group].append(f"{label} ({difference:+.{ours.digits}f})")
     parts = [f"{group} {_and(names)}" for group, names in groups.items() if names]
     return f"{OURS} {ours.ours()}: {'; '.join(parts)}."
@@ -94,13 +95,14 @@ def _ablation(table: Table) -> Iterator[Finding]:
         return
     order = sorted(cells, key=lambda label: -_mean(cells[label]))
     ahead = [label for label in order if _mean(cells[label]) > _mean(ours)]
-    better = [label for label in ahead if apart(ours, cells[label])]
+    spread = pooled_spread([ours, *cells.values()])
+    better = [label for label in ahead if apart(ours, cells[label], spread)]
     best = ", ".join(f"{label} {cells[label].ours()}" for label in order[:3])
     verdict = f"better than the default: {_and(better)}" if better else "none is better by more than the spread"
     yield (
         "Ablation",
         f"the default, {ours.ours()}, is number {len(ahead) + 1} of {len(cells) + 1}; the best others are {best}; "
-        f"{verdict}. {compare(ours, cells)}",
+        f"{verdict}. Of so many comparisons one in twenty looks like more than a tie by chance. {compare(ours, cells)}",
     )
 
 

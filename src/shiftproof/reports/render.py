@@ -7,7 +7,7 @@ from html import escape
 from posixpath import normpath
 from typing import Any
 
-from shiftproof.reports.cells import NOT_RUN, Cell, Table
+from shiftproof.reports.cells import Cell, Table
 
 
 def best(table: Table) -> list[float | None]:
@@ -63,7 +63,7 @@ def html(table: Table) -> str:
         for cell, most in zip(cells, top):
             theirs = f'<div class="soft">paper {escape(cell.theirs())}</div>' if cell.paper is not None else ""
             ours = escape(cell.ours()).replace(" ± ", "&nbsp;±&nbsp;")
-            if ours == NOT_RUN:
+            if cell.mean is None:
                 ours = f'<span class="soft">{ours}</span>'
             elif most is not None and cell.mean == most:
                 ours = f"<strong>{ours}</strong>"
