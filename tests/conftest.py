@@ -2,6 +2,7 @@ import os
 import runpy
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 # before torch is imported: see the Makefile
@@ -25,6 +26,10 @@ settings.load_profile(os.environ.get("SHIFTPROOF_PROFILE", "test"))
 OFFLINE = Path(__file__).parent / "offline"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(OFFLINE), *filter(None, [os.environ.get("PYTHONPATH")])])
 runpy.run_path(str(OFFLINE / "sitecustomize.py"))
+
+# and without the data sets that somebody may have on this machine: the app would show their pictures
+_NO_DATA = tempfile.TemporaryDirectory(prefix="shiftproof-data-")
+os.environ["SHIFTPROOF_DATA"] = _NO_DATA.name
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
