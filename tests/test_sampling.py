@@ -20,6 +20,7 @@ from shiftproof.invariance import assert_shift_invariant, same_bits
 from shiftproof.kernels import GHS, GHS_PAPER, Kernel, sampling_matrix
 from shiftproof.layers import GHS1d, GHS2d, GHS3d
 from shiftproof.pivots import select_pivot
+from shiftproof.polynomials import gauss_hermite
 from shiftproof.resample import mark_absent
 from shiftproof.sampling import ghs2d, max_centered_moments, pivot_moments, sample, select
 from shiftproof.shifts import circular_shift
@@ -27,11 +28,12 @@ from shiftproof.shifts import circular_shift
 KERNELS = {
     "ghs": GHS,
     "ghs-paper": GHS_PAPER,
-    "all orders": Kernel("M", "rule", "zero", "inclusive", "quadrature", "paper"),
-    "least squares": Kernel("N", "rule", "zero", "inclusive", "least-squares", "paper"),
-    "periodic least squares": Kernel("N", "rule", "periodic", "periodic", "least-squares", "unit"),
-    "few orders": Kernel("N/2", 0.6, "zero", "periodic", "quadrature", "paper"),
-    "half band": Kernel("2N", "0.5*band", "periodic", "periodic", "quadrature", "paper"),
+    "M orders": Kernel("M", "rule", "zero", "inclusive", "quadrature", "paper", "none"),
+    "least squares": Kernel("N", "rule", "zero", "inclusive", "least-squares", "paper", "none"),
+    "periodic least squares": Kernel("N", "rule", "periodic", "periodic", "least-squares", "unit", "none"),
+    "few orders": Kernel("N/2", 0.6, "zero", "periodic", "quadrature", "paper", "none"),
+    "half band": Kernel("2N", "0.5*band", "periodic", "periodic", "quadrature", "paper", "none"),
+    "gaussian": Kernel("N", 0.6, "zero", "inclusive", "quadrature", "paper", "gaussian"),
     "linear": Kernel(taper="linear"),
     "cosine, least squares": Kernel("N", "rule", "zero", "inclusive", "least-squares", "paper", "cosine"),
 }
@@ -51,12 +53,16 @@ def definition(x: Tensor, kernel: Kernel, counts: tuple[int, ...], anchor: str) 
             inside = grids.pixels(m)
             outside = grids.samples(m, n, kernel.grid)
             copies = range(-40, 41) if kernel.extension == "periodic" else range(1)
-            q = np.sum([functions_by_series(k, inside + c * grids.period(m), s) for c in copies], axis=0)
+            functions, fading = functions_by_series, 2 ** -(np.arange(40 * k) / k)
+            if kernel.taper == "gaussian":  # the series has no end: as far as double precision goes
+                k, functions = 40 * k, gauss_hermite
+            q = np.sum([functions(k, inside + c * grids.period(m), s) for c in copies], axis=0)
             project = np.linalg.pinv(q.T) if kernel.projection == "least-squares" else grids.step(m) * q
             fitted = kernel.projection == "least-squares"  # then the wrapped functions are what was fitted
             wrap = copies if fitted else range(1)
-            q_out = np.sum([functions_by_series(k, outside + c * grids.period(m), s) for c in wrap], axis=0)
+            q_out = np.sum([functions(k, outside + c * grids.period(m), s) for c in wrap], axis=0)
             weights = {
+                "gaussian": fading,
                 "none": [1.0] * k,
                 "linear": [1 - p / k for p in range(k)],
                 "cosine": [math.cos(math.pi * p / 2 / k) for p in range(k)],
@@ -176,7 +182,7 @@ def test_a_constant_stays_what_it_is(sizes: tuple[int, int]) -> None:
 
 def test_measured_properties_of_the_matrix() -> None:
     """What DESIGN records of R, 32 -> 16: gain of a constant, pass and stop band, commutation with the stride."""
-    paper, ours = measure_matrix(GHS_PAPER), measure_matrix(Kernel(gain="paper"))
+    paper, ours = measure_matrix(GHS_PAPER), measure_matrix(Kernel(sigma="band", gain="paper", taper="none"))
     assert paper["constant"][0] == pytest.approx(0.64, abs=0.01)
     assert 0.98 < ours["constant"][0] <= ours["constant"][1] < 1.03
     assert ours["response"][:8] == pytest.approx([1] * 8, abs=0.04)
@@ -193,25 +199,38 @@ def test_measured_properties_of_the_matrix() -> None:
 @pytest.mark.parametrize(("size", "count"), [(32, 16), (16, 8), (8, 4), (33, 11)])
 def test_a_series_that_fades_out_does_not_ring(size: int, count: int, taper: str) -> None:
     """Rows of R are then short of negative weights, and R nearly commutes with a shift by the stride."""
-    cut, faded = (sampling_matrix(size, count, Kernel(taper=t)) for t in ("none", taper))
+    cut, faded = (sampling_matrix(size, count, Kernel(sigma="band", taper=t)) for t in ("none", taper))
     if size > 8:  # where there is room to ring
         assert np.abs(faded).sum(1).max() < 0.85 * np.abs(cut).sum(1).max()
-    before, after = (measure_matrix(Kernel(taper=t), size, count) for t in ("none", taper))
+    before, after = (measure_matrix(Kernel(sigma="band", taper=t), size, count) for t in ("none", taper))
     assert after["commutation"] < before["commutation"] / 2
     assert after["leaked"] < 0.01
+
+
+@pytest.mark.parametrize(("sigma", "gain"), [("band", 0.5), ("1.5*band", 0.5**2.25), ("2*band", 0.5**4)])
+def test_all_orders_are_a_gaussian(sigma: str, gain: float) -> None:
+    """Its gain at the output's Nyquist limit is as said, no weight is negative, few matter, and none shows its place."""
+    kernel = Kernel(sigma=sigma, gain="paper", taper="gaussian")
+    found, matrix = measure_matrix(kernel, 64, 32), sampling_matrix(64, 32, kernel)
+    assert found["response"][16] == pytest.approx(gain, abs=0.01)
+    assert found["response"] == sorted(found["response"], reverse=True)
+    assert found["constant"] == pytest.approx([1, 1], abs=0.03)
+    assert found["commutation"] < 0.001
+    assert matrix.min() >= 0
+    assert (matrix > 1e-7 * matrix.max()).sum(1).max() < 20
 
 
 @pytest.mark.parametrize("extension", ["zero", "periodic"])
 @pytest.mark.parametrize("size", [1, 2, 7, 16])
 def test_least_squares_with_all_functions_is_the_identity(size: int, extension: str) -> None:
     """R = 1 where as many functions as pixels are fitted and sampled at the pixels."""
-    kernel = Kernel("M", "rule", extension, "periodic", "least-squares", "paper")
+    kernel = Kernel("M", "rule", extension, "periodic", "least-squares", "paper", "none")
     assert np.abs(sampling_matrix(size, size, kernel) - np.eye(size)).max() < 1e-10
 
 
 def test_unit_gain_needs_something_to_divide_by() -> None:
     with pytest.raises(ValueError, match=r"`gain='unit'` cannot keep a constant here"):
-        sampling_matrix(8, 4, Kernel(orders=1, sigma=1e-3, extension="zero"))
+        sampling_matrix(8, 4, Kernel(orders=1, sigma=1e-3, extension="zero", taper="none"))
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
@@ -236,7 +255,9 @@ def test_gradients_in_other_dimensions(layer: GHS1d) -> None:
     assert torch.autograd.gradgradcheck(layer, x)
 
 
-@pytest.mark.parametrize("kernel", [GHS, GHS_PAPER, Kernel(projection="least-squares", orders="N"), Kernel(3, 0.4)])
+@pytest.mark.parametrize(
+    "kernel", [GHS, GHS_PAPER, Kernel("N", "band", projection="least-squares", taper="none"), Kernel(3, 0.4)]
+)
 def test_matrix_is_the_same_read_backwards(kernel: Kernel) -> None:
     """The functions are even or odd: the compiled kernels rely on it."""
     for size, count in ((32, 16), (31, 16), (9, 3), (5, 5), (7, 1)):
@@ -521,7 +542,12 @@ GOOD = torch.zeros(2, 3, 8, 8)
         (lambda: ghs2d(GOOD, pivot="median"), "must be one of 'max', 'energy', 'per-channel'"),
         (lambda: GHS2d(pivot="median"), "must be one of 'max', 'energy', 'per-channel'"),
         (lambda: GHS2d(ties="coin"), "must be one of 'exact', 'window', 'first'"),
-        (lambda: ghs2d(GOOD, projection="least-squares"), r"`orders` \(=16\) must be at most the grid size \(=8\)"),
+        (
+            lambda: ghs2d(GOOD, projection="least-squares", taper="none"),
+            r"`orders` \(=16\) must be at most the grid size \(=8\)",
+        ),
+        (lambda: ghs2d(GOOD, projection="least-squares"), "`taper='gaussian'` takes all there are: choose another"),
+        (lambda: ghs2d(GOOD, taper="fade"), "`taper` .='fade'. must be one of 'none', 'linear', 'cosine', 'gaussian'"),
         (lambda: ghs2d(GOOD, selection=torch.zeros(3, 2, dtype=torch.int64)), r"must have the shape \(2, 2\) for maps"),
         (lambda: ghs2d(GOOD, selection=torch.zeros(2, 2)), "`selection` must be an int64 tensor from `select`"),
         (lambda: ghs2d(GOOD[0], selection=torch.zeros(2, 2, dtype=torch.int64)), r"^`x` \(shape \(\d, \d, \d\)\) must"),

@@ -6,6 +6,7 @@ float64 on the CPU, kept, and cast at the border. Letters: M input and N output 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from shiftproof.precision import wide
 
 EXTENSIONS = ("zero", "periodic")
 GAINS = ("paper", "unit")
-TAPERS = ("none", "linear", "cosine")
+TAPERS = ("none", "linear", "cosine", "gaussian")
 
 _LARGEST = 2**28  # numbers in one matrix: two gigabytes in float64
 _cache = TensorCache()
@@ -38,18 +39,20 @@ class Kernel:
     `grid`: output samples `"inclusive"` of both ends, or `"periodic"`, equally spaced around the wrapped axis.
     `projection`: `"quadrature"` or `"least-squares"`.
     `gain`: `"paper"`, or `"unit"` to divide each row by its sum, so that a constant stays what it is.
-    `taper`: the weight of order p: 1 (`"none"`, the paper), 1 - p/K (`"linear"`, the arithmetic mean of the first K
-    partial sums, after Fejer) or cos(pi p / 2K) (`"cosine"`). A series that is simply cut off rings; one that fades out
-    does not.
+    `taper`: the weight of order p. 1 up to K (`"none"`, the paper); 1 - p/K (`"linear"`, the arithmetic mean of the first
+    K partial sums, after Fejer); cos(pi p / 2K) (`"cosine"`); or 2^(-p/K) for all orders there are (`"gaussian"`). A
+    series that is simply cut off rings; one that fades out does not. In the last case each sample is a mean over the
+    pixels around it, weighted by a Gaussian, and depends on a few of them only. With `"band"` its gain is one half at the
+    output's Nyquist limit, with `"1.5*band"` one fifth.
     """
 
     orders: int | str = "4N"
-    sigma: float | str = "band"
+    sigma: float | str = "1.5*band"
     extension: str = "periodic"
     grid: str = "periodic"
     projection: str = "quadrature"
     gain: str = "unit"
-    taper: str = "none"
+    taper: str = "gaussian"
 
     def __post_init__(self) -> None:
         grids.resolve_sigma(self.sigma, grids.resolve_orders(self.orders, 2, 1), 2, 1)
@@ -58,6 +61,11 @@ class Kernel:
         checks.choice("projection", self.projection, expansion.PROJECTIONS)
         checks.choice("gain", self.gain, GAINS)
         checks.choice("taper", self.taper, TAPERS)
+        if self.projection == "least-squares" and self.taper == "gaussian":
+            raise ValueError(
+                "`projection='least-squares'` fits a number of functions, and `taper='gaussian'` takes all there are: "
+                "choose another `taper`, such as 'none'."
+            )
 
 
 GHS = Kernel()
@@ -68,9 +76,8 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[
     """R, the (N, M) matrix that takes M pixels to N samples: moments (Eq. 12), then reconstruction (Eq. 22).
 
     R = Q_N^T W P with P = step Q_M (quadrature) or pinv(Q_M^T) (least squares), and W the taper, which is the identity
-    in the paper. For the periodic extension the
-    functions of Q_M are summed over their wrapped copies, and those of Q_N too where they were fitted that way.
-    A single pixel sampled once is left alone: R = 1.
+    in the paper. For the periodic extension the functions of Q_M are summed over their wrapped copies, and those of Q_N
+    too where they were fitted that way. A single pixel sampled once is left alone: R = 1.
 
     >>> sampling_matrix(32, 16, GHS_PAPER).shape
     (16, 32)
@@ -86,7 +93,9 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[
     sigma = grids.resolve_sigma(kernel.sigma, orders, size, count)
     period = grids.period(size) if kernel.extension == "periodic" else None
     x, y = grids.pixels(size), grids.samples(size, count, kernel.grid)
-    if kernel.projection == "least-squares":
+    if kernel.taper == "gaussian":
+        matrix = grids.step(size) * mehler(orders, x, y, sigma, period)
+    elif kernel.projection == "least-squares":
         q = expansion.functions(orders, x, sigma, period)
         weighted = expansion.functions(orders, y, sigma, period) * taper_weights(kernel.taper, orders)[:, None]
         matrix = weighted.T @ expansion.least_squares(q)
@@ -108,7 +117,7 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[
 
 
 def taper_weights(taper: str, orders: int) -> npt.NDArray[np.float64]:
-    """The weight of each of K orders; the first is 1.
+    """The weight of each of K orders, for a taper that ends there; the first is 1.
 
     >>> taper_weights("linear", 4)
     array([1.  , 0.75, 0.5 , 0.25])
@@ -117,6 +126,27 @@ def taper_weights(taper: str, orders: int) -> npt.NDArray[np.float64]:
     if taper == "linear":
         return 1 - p
     return np.cos(np.pi / 2 * p) if taper == "cosine" else np.ones(orders)
+
+
+def mehler(
+    orders: int, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], sigma: float, period: float | None = None
+) -> npt.NDArray[np.float64]:
+    r"""The sum of 2^(-p/K) h_p(y) h_p(x) over all orders p, at y by row and x by column (Mehler's formula).
+
+    .. math:: \sum_p w^p h_p(x) h_p(y) = \frac{1}{s \sqrt{\pi (1 - w^2)}} \exp\left(
+        -\frac{1 - w}{1 + w} \frac{(x + y)^2}{4 s^2} - \frac{1 + w}{1 - w} \frac{(x - y)^2}{4 s^2} \right)
+
+    With a `period`, the functions of x are summed over their copies.
+    """
+    t = math.log(2) / orders  # w = exp(-t)
+    ratio = math.tanh(t / 2)  # (1 - w) / (1 + w), without cancellation
+    width = sigma * math.sqrt(2 * math.sinh(t))  # ... of the second exponential where the first is at its largest
+    copies = 0 if period is None else math.ceil((9 * width + np.abs(x).max() + np.abs(y).max()) / period)
+    total = np.zeros((len(y), len(x)))
+    for copy in range(-copies, copies + 1):
+        u, v = (x + copy * (period or 0)) / sigma, y[:, None] / sigma
+        total += np.exp(-((u + v) ** 2 * ratio + (u - v) ** 2 / ratio) / 4)
+    return total / (sigma * math.sqrt(-math.pi * math.expm1(-2 * t)))
 
 
 def matrices_for(x: Tensor, counts: Sequence[int], kernel: Kernel = GHS) -> list[Tensor]:

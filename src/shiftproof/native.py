@@ -19,8 +19,9 @@ from torch.nn.functional import pad
 from shiftproof.shifts import pixels_together
 
 _LANES, _ROWS = 16, 4  # as in native.c
-_Sizes = ctypes.c_int64 * 8
+_Sizes, _Bands = ctypes.c_int64 * 10, ctypes.c_void_p * 4
 _THREADED = 1_000_000  # operations below which a second thread does not pay
+_NEGLIGIBLE = 2.0**-22  # of the largest entry of a row: what is less does not show in a sum in float32
 
 
 def _load() -> Any:
@@ -33,7 +34,7 @@ def _load() -> Any:
                 library = ctypes.CDLL(str(path))
             except OSError:  # built for another machine
                 return None
-            library.shiftproof_sample.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_int] * 5
+            library.shiftproof_sample.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_int] * 5
             return library
     return None
 
@@ -99,41 +100,53 @@ def _run(
     """Find the pivots, sample there, or both; whether that could be done."""
     together = pixels_together(x)
     # held until the call is over: another thread may make them too, and replace these
-    operands = [_operand(m, backwards, folded) for m, folded in zip(matrices, (True, together))]
-    rows, columns = out.shape[2:] if out is not None else (1, 1)
+    bands = [_band(m, backwards, rows) for m, rows in zip(matrices, (_ROWS, _ROWS if together else _LANES))]
+    counts = out.shape[2:] if out is not None else (1, 1)
+    taps = [weights.shape[1] for weights, _ in bands] or [0, 0]
     failed: int = library.shiftproof_sample(
         x.data_ptr(),
         out.data_ptr() if out is not None else None,
-        _Sizes(*x.shape, rows, columns, *origin),
-        *([m.data_ptr() for m in operands] or (None, None)),
+        _Sizes(*x.shape, *counts, *origin, *taps),
+        _Bands(*(t.data_ptr() for band in bands for t in band)),
         pivots.data_ptr(),
         find,
         together,
         pivots.dim() == 3,
         backwards,
-        torch.get_num_threads() if x.numel() * rows > _THREADED else 1,
+        torch.get_num_threads() if x.numel() * max(1, *taps) > _THREADED else 1,
     )
     return not failed
 
 
-def _operand(matrix: Tensor, backwards: bool, folded: bool) -> Tensor:
-    """The matrix as the kernel reads it, made once and kept with it.
+def _band(matrix: Tensor, backwards: bool, rows: int) -> tuple[Tensor, Tensor]:
+    """The matrix (m, k) as the kernel reads it, made once and kept with it.
 
-    (N, M) folded: the sums and the differences of each upper row and the same read backwards, four rows by four,
-    (N/2/4, M/2, 8). Otherwise transposed, (M, N), rows filled up to the vector length, and backwards twice side by
-    side, so that they can be read from any column on.
+    `rows` by `rows`: the columns where one of them is not zero, around the edge if need be, and the one it begins with:
+    (m / rows, taps, rows) and (m / rows).
     """
-    made = vars(matrix).setdefault("operands", {})
-    if (backwards, folded) not in made:
-        m = matrix.mT if backwards else matrix
-        if folded:
-            upper = ((m + m.flip(0, 1)) / 2)[: (m.shape[0] + 1) // 2]
-            parts = [upper + upper.flip(1), upper - upper.flip(1)]
-            parts = [pad(t, (0, 0, 0, -len(t) % _ROWS))[:, : (m.shape[1] + 1) // 2] for t in parts]
-            m = torch.cat([t.reshape(-1, _ROWS, t.shape[1]) for t in parts], 1).mT
-        else:
-            m = pad(m.mT.repeat(1, 2), (0, _LANES - 1)) if backwards else m.mT
-            m = pad(m, (0, -m.shape[1] % _LANES))
-        made[backwards, folded] = m.contiguous()
-    out: Tensor = made[backwards, folded]
-    return out
+    made: dict[tuple[bool, int], tuple[Tensor, Tensor]] = vars(matrix).setdefault("bands", {})
+    if (backwards, rows) not in made:
+        least = _NEGLIGIBLE * matrix.abs().amax(1, keepdim=True)
+        kept = torch.where(matrix.abs() < least, 0.0, matrix)
+        kept = kept.mT if backwards else kept
+        groups = pad(kept, (0, 0, 0, -len(kept) % rows)).unflatten(0, (-1, rows))  # (groups, rows, k)
+        windows = [_window(group.any(0).tolist()) for group in groups]
+        taps = max(length for _, length in windows)
+        starts = torch.tensor([start for start, _ in windows])
+        columns = (starts[:, None] + torch.arange(taps)) % kept.shape[1]  # (groups, taps)
+        weights = groups.gather(2, columns[:, None].expand(-1, rows, -1)).mT.contiguous()
+        made[backwards, rows] = weights, starts
+    return made[backwards, rows]
+
+
+def _window(used: Sequence[bool]) -> tuple[int, int]:
+    """The shortest stretch that holds all that is used, around the edge if need be: where it begins, and its length.
+
+    >>> _window([True, False, False, True, False])
+    (3, 3)
+    """
+    size = len(used)
+    places = [i for i, here in enumerate(used) if here] or [0]
+    gaps = [((b - a - 1) % size, b) for a, b in zip(places, places[1:] + places[:1])]
+    gap, start = max(gaps) if len(places) > 1 else (size - 1, places[0])
+    return start, size - gap
