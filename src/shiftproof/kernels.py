@@ -39,11 +39,11 @@ class Kernel:
     `grid`: output samples `"inclusive"` of both ends, or `"periodic"`, equally spaced around the wrapped axis.
     `projection`: `"quadrature"` or `"least-squares"`.
     `gain`: `"paper"`, or `"unit"` to divide each row by its sum, so that a constant stays what it is.
-    `taper`: the weight of order p. 1 up to K (`"none"`, the paper); 1 - p/K (`"linear"`, the arithmetic mean of the first
-    K partial sums, after Fejer); cos(pi p / 2K) (`"cosine"`); or 2^(-p/K) for all orders there are (`"gaussian"`). A
-    series that is simply cut off rings; one that fades out does not. In the last case each sample is a mean over the
-    pixels around it, weighted by a Gaussian, and depends on a few of them only. With `"band"` its gain is one half at the
-    output's Nyquist limit, with `"1.5*band"` one fifth.
+    `taper`: the weight of order p. 1 up to K (`"none"`, the paper); 1 - p/K (`"linear"`, the arithmetic mean of the
+    first K partial sums, after Fejer); cos(pi p / 2K) (`"cosine"`); or 2^(-p/K) for all orders there are
+    (`"gaussian"`). A series that is simply cut off rings; one that fades out does not. In the last case each sample is
+    a mean of the pixels around it, weighted by a Gaussian, and depends on a few of them only. With `"band"` its gain is
+    one half at the output's Nyquist limit, with `"1.5*band"` one fifth.
     """
 
     orders: int | str = "4N"

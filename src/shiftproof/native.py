@@ -129,7 +129,7 @@ def _band(matrix: Tensor, backwards: bool, rows: int) -> tuple[Tensor, Tensor]:
         least = _NEGLIGIBLE * matrix.abs().amax(1, keepdim=True)
         kept = torch.where(matrix.abs() < least, 0.0, matrix)
         kept = kept.mT if backwards else kept
-        groups = pad(kept, (0, 0, 0, -len(kept) % rows)).unflatten(0, (-1, rows))  # (groups, rows, k)
+        groups = pad(kept, (0, 0, 0, -len(kept) % rows)).reshape(-1, rows, kept.shape[1])
         windows = [_window(group.any(0).tolist()) for group in groups]
         taps = max(length for _, length in windows)
         starts = torch.tensor([start for start, _ in windows])
