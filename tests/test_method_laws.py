@@ -28,6 +28,7 @@ pytestmark = pytest.mark.counted
 REFUSALS = (
     "`gain='unit'` cannot keep a constant here",
     "`projection='least-squares'` is hopeless here",
+    "`projection='least-squares'` fits a number of functions",
     "must be at most the grid size",
     "must lie inside (0, 1) to be learnt",
 )

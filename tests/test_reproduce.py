@@ -126,7 +126,7 @@ def test_paths_lead_to_metrics() -> None:
     assert cell(tables.table1(made, "laptop"), "ghs", "ResNet-20").values == (99.0,)
     assert cell(tables.shifts(made, "laptop"), "ghs", "largest change of a logit").values == (0.0,)
     variant = plans.plan("ablation", "laptop", methods=["anchor: corner"], seeds=[0])[0]
-    assert variant.model.options == {"anchor": "corner"}
+    assert variant.model.options == {"sigma": "band", "taper": "none", "anchor": "corner"}
     assert variant.data.limit == 10000
     ablation = tables.ablation(shelf(record(variant, 0.7, "validation", **more)), "laptop")
     assert cell(ablation, "anchor: corner", "R: largest gain").values == (1.1,)
@@ -137,7 +137,7 @@ def test_paths_lead_to_metrics() -> None:
 
 
 def test_every_variant_of_the_ablation_runs() -> None:
-    """Each row is a network of its own, one change away from the default."""
+    """Each row is a network of its own."""
     from shiftproof.models import create_model
 
     configs = plans.plan("ablation", "smoke", seeds=[0])
