@@ -125,10 +125,10 @@ def test_the_ring_is_where_the_pivot_of_ghs_is() -> None:
 
 
 def test_settings_are_those_of_ghs_and_stride_is_everybodys() -> None:
-    settings = layer.Settings(3, "7", "0.5", "corner", "energy")
+    settings = layer.Settings(3, "7", "0.5", "linear", "corner", "energy")
     image = picture()
     ghs, strided = layer.compare(image, (0, 0), "circular", ["ghs", "strided"], settings).panels
-    options: dict[str, Any] = {"orders": 7, "sigma": 0.5, "anchor": "corner", "pivot": "energy"}
+    options: dict[str, Any] = {"orders": 7, "sigma": 0.5, "taper": "linear", "anchor": "corner", "pivot": "energy"}
     assert torch.equal(ghs.output, create_downsample("ghs", 3, 3, **options)(image)[0])
     assert strided.output.shape == (3, 8, 8)
 
@@ -140,8 +140,9 @@ def test_inside_is_the_matrix_of_the_layer() -> None:
     assert found.functions.shape == (layer.DRAWN, len(found.x))
     html = panels.inner(found)
     assert "12 samples from 24 pixels" in html
-    assert "the first 5 of 48" in html
-    assert "all 2" in panels.inner(layer.inside(24, layer.Settings(orders="2", sigma="rule")))
+    assert "the first 5; that of order <i>p</i> weighs 2<sup>&minus;<i>p</i>/48</sup>" in html
+    assert "the first 5 of 48" in panels.inner(layer.inside(24, layer.Settings(taper="none")))
+    assert "all 2" in panels.inner(layer.inside(24, layer.Settings(orders="2", sigma="rule", taper="none")))
     with pytest.raises(ValueError, match="48,000 functions here; the page takes up to 4,096"):
         layer.inside(24, layer.Settings(orders="4000N"))
     (panel,) = layer.compare(picture(), (0, 0), "circular", ["ghs"], layer.Settings(orders="4000N")).panels

@@ -340,7 +340,7 @@ class TestAliasing:
         assert measure_aliasing("lpf", size=16)["diagonal"]["energy"] == pytest.approx([g**4 for g in gain])
 
     def test_order_of_methods(self) -> None:
-        """GHS lets less of the energy above the limit through than any other; cut off, it keeps more of what is below."""
+        """GHS lets less of the energy above the limit through than others; cut off, it keeps more of what is below."""
         found = {m: measure_aliasing(m, size=16) for m in ("max", "avg", "lpf", "aps", "ghs-paper", "ghs")}
         ours, cut = found.pop("ghs"), measure_aliasing("ghs", {"sigma": "band", "taper": "none"}, size=16)
         assert cut["aliased"] < ours["aliased"] < 0.001

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from shiftproof import expansion, grids
 from shiftproof.invariance import shift_error
-from shiftproof.kernels import Kernel, sampling_matrix
+from shiftproof.kernels import GHS, Kernel, sampling_matrix
 from shiftproof.layers import Downsample, create_downsample
 from shiftproof.shifts import circular_shift, cropped_shift, fractional_shift
 
@@ -32,22 +32,24 @@ class Settings:
     """What is compared: the stride of all methods, and the options of the method `ghs`, as the page has them."""
 
     stride: int = 2
-    orders: str = "4N"
-    sigma: str = "band"
+    orders: str = str(GHS.orders)
+    sigma: str = str(GHS.sigma)
+    taper: str = GHS.taper
     anchor: str = "center"
     pivot: str = "max"
 
     @property
     def kernel(self) -> Kernel:
         """What the matrix of `ghs` is made of."""
-        return Kernel(orders=_number(self.orders), sigma=_number(self.sigma))
+        return Kernel(orders=_number(self.orders), sigma=_number(self.sigma), taper=self.taper)
 
     def options(self, method: str) -> dict[str, Any]:
         """The options of a method: those of `ghs`; all others keep their own."""
         if method != "ghs":
             return {}
         kernel = self.kernel
-        return {"orders": kernel.orders, "sigma": kernel.sigma, "anchor": self.anchor, "pivot": self.pivot}
+        made_of = {"orders": kernel.orders, "sigma": kernel.sigma, "taper": kernel.taper}
+        return {**made_of, "anchor": self.anchor, "pivot": self.pivot}
 
 
 @dataclass(frozen=True)
@@ -143,13 +145,17 @@ def _pivot(selection: Tensor | None) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class Inside:
-    """What `ghs` multiplies each axis by: R (N, M), and the first of the functions that it is made of."""
+    """What `ghs` multiplies each axis by: R (N, M), and the first of the functions that it is made of.
+
+    `endless` says that these fade out instead of ending with `orders`.
+    """
 
     matrix: npt.NDArray[np.float64]
     x: npt.NDArray[np.float64]
     functions: npt.NDArray[np.float64]
     orders: int
     sigma: float
+    endless: bool
 
 
 def inside(size: int, settings: Settings) -> Inside:
@@ -159,8 +165,9 @@ def inside(size: int, settings: Settings) -> Inside:
     orders = count_orders(size, settings)
     sigma = grids.resolve_sigma(kernel.sigma, orders, size, count)
     x = np.linspace(-1, 1, 181)
-    functions = expansion.functions(min(orders, DRAWN), x, sigma)
-    return Inside(sampling_matrix(size, count, kernel), x, functions, orders, sigma)
+    endless = kernel.taper == "gaussian"
+    functions = expansion.functions(DRAWN if endless else min(orders, DRAWN), x, sigma)
+    return Inside(sampling_matrix(size, count, kernel), x, functions, orders, sigma, endless)
 
 
 def count_orders(size: int, settings: Settings) -> int:

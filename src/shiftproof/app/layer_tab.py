@@ -10,6 +10,7 @@ from torch import Tensor
 from shiftproof.app import layer, panels
 from shiftproof.app.samples import SAMPLES, sample
 from shiftproof.app.uploads import take_picture
+from shiftproof.kernels import TAPERS
 from shiftproof.layers import methods
 from shiftproof.pivots import PIVOTS
 from shiftproof.reports.pictures import fit
@@ -50,13 +51,14 @@ def build(blocks: gr.Blocks) -> None:
                     stride = gr.Slider(*STRIDES, value=usual.stride, step=1, label="Stride", buttons=[])
                     free: dict[str, Any] = {"allow_custom_value": True, "min_width": 110}
                     orders = gr.Dropdown(["N", "2N", "4N", "M"], value=usual.orders, label="Orders", **free)
-                    words = ["band", "0.5*band", "2*band", "rule"]
+                    words = ["1.5*band", "band", "0.5*band", "rule"]
                     sigma = gr.Dropdown(words, value=usual.sigma, label="Sigma", **free)
+                    taper = gr.Dropdown(list(TAPERS), value=usual.taper, label="Taper", min_width=110)
                     anchor = gr.Radio(list(ANCHORS), value=usual.anchor, label="Anchor", min_width=180)
                     pivot = gr.Radio(list(PIVOTS), value=usual.pivot, label="Pivot", min_width=240)
                 inside = gr.HTML(elem_id="layer-inside", apply_default_css=False)
 
-    settings: list[Any] = [stride, orders, sigma, anchor, pivot]
+    settings: list[Any] = [stride, orders, sigma, taper, anchor, pivot]
     seen = [picture, own, size, kind, rows, columns, chosen, *settings]
     drawn = [stage, view]
     gr.on(
@@ -78,9 +80,7 @@ def build(blocks: gr.Blocks) -> None:
     )
     gr.on([size.change, kind.change], fit_sliders, [kind, size, rows, columns], [rows, columns], **QUIET)
     back.click(lambda: (0, 0), None, [rows, columns], **QUIET)
-    file.upload(
-        receive, [file, picture, own], [own, picture, message], concurrency_limit=1, api_visibility="private"
-    ).then(show, seen, drawn, **QUIET)
+    file.upload(receive, [file, *seen], [own, picture, message, *drawn], concurrency_limit=1, **QUIET)
 
 
 def show(
@@ -138,11 +138,11 @@ def fit_sliders(kind: str, size: int, *values: float) -> list[Any]:
     return [gr.Slider(value=v, **reach(kind, size)) for v in bounded(kind, size, *values)]
 
 
-def receive(file: str | None, picture: str, own: Tensor | None) -> tuple[Any, ...]:
-    """An upload: it becomes the picture of this visitor, or a sentence says why not."""
+def receive(file: str | None, picture: str, own: Tensor | None, *others: Any) -> tuple[Any, ...]:
+    """An upload: it becomes the picture of this visitor and is shown, or a sentence says why not."""
     own, picture, words = read(file, picture, own)
-    choices = [*SAMPLES, *([OWN] if own is not None else [])]
-    return own, gr.Dropdown(choices=choices, value=picture), gr.HTML(words, visible=bool(words))
+    choices = gr.Dropdown(choices=[*SAMPLES, *([OWN] if own is not None else [])], value=picture)
+    return own, choices, gr.HTML(words, visible=bool(words)), *show(picture, own, *others)
 
 
 def read(file: str | None, picture: str, own: Tensor | None) -> tuple[Tensor | None, str, str]:

@@ -106,65 +106,81 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
                 )
             )
 
-    def prepare(family: str, own: Tensor | None) -> list[Any]:
+    # Each answer is one event: a second one that begins where the first ends may be lost on the way to a slow browser.
+
+    def enter(
+        family: str,
+        own: Tensor | None,
+        path: str,
+        progress: gr.Progress = gr.Progress(),  # noqa: B008
+    ) -> list[Any]:
         members = behind.networks(family)
-        names = [n.name for n in members]
-        choices = behind.pictures(family, own)
+        names, choices = [n.name for n in members], behind.pictures(family, own)
         step = network.step_of(members[0])
         limits = [network.axis(n, step) for n in members[0].size[1:]]
-        sliders = [gr.Slider(minimum=axis[0], maximum=axis[-1], step=step, value=0) for axis in limits]
+        found = behind.compute(family, choices[0], own, names[:SHOWN], progress)
         return [
             gr.CheckboxGroup(choices=names, value=names[:SHOWN]),
             gr.Dropdown(choices=choices, value=choices[0]),
-            *sliders,
+            *(gr.Slider(minimum=axis[0], maximum=axis[-1], step=step, value=0) for axis in limits),
+            found,
+            *show(found, 0, 0, path),
         ]
+
+    def open_tab(
+        result: Result | None,
+        family: str,
+        own: Tensor | None,
+        path: str,
+        progress: gr.Progress = gr.Progress(),  # noqa: B008
+    ) -> list[Any]:
+        # opened before, or for the first time
+        return [gr.skip()] * 7 if result is not None else enter(family, own, path, progress)
 
     def compute(
         family: str,
         picture: str,
         own: Tensor | None,
         chosen: list[str],
-        progress: gr.Progress = gr.Progress(),  # noqa: B008
-    ) -> Result:
-        return behind.compute(family, picture, own, chosen, progress)
-
-    def open_tab(
-        result: Result | None,
-        family: str,
-        own: Tensor | None,
+        rows: float,
+        columns: float,
+        path: str,
         progress: gr.Progress = gr.Progress(),  # noqa: B008
     ) -> list[Any]:
-        if result is not None:  # opened before
-            return [gr.skip()] * 5
-        members = [n.name for n in behind.networks(family)][:SHOWN]
-        found = behind.compute(family, behind.pictures(family, own)[0], own, members, progress)
-        return [*prepare(family, own), found]
+        found = behind.compute(family, picture, own, chosen, progress)
+        return [found, *show(found, rows, columns, path)]
 
-    def receive(file: str | None, family: str, picture: str, own: Tensor | None) -> tuple[Any, ...]:
+    def receive(
+        file: str | None,
+        family: str,
+        picture: str,
+        own: Tensor | None,
+        chosen: list[str],
+        rows: float,
+        columns: float,
+        path: str,
+        progress: gr.Progress = gr.Progress(),  # noqa: B008
+    ) -> list[Any]:
         own, picture, words = read(file, picture, own)
         choices = gr.Dropdown(choices=behind.pictures(family, own), value=picture)
-        return own, choices, gr.HTML(words, visible=bool(words))
+        given = [own, choices, gr.HTML(words, visible=bool(words))]
+        if file is None or words:
+            return given + [gr.skip()] * 3
+        return given + compute(family, picture, own, chosen, rows, columns, path, progress)
 
-    asked, seen, drawn = [family, picture, own, chosen], [result, rows, columns, path], [stage, view]
+    asked, shift, drawn = [family, picture, own, chosen], [rows, columns, path], [stage, view]
     heavy: dict[str, Any] = {
         "show_progress_on": view,
         "concurrency_limit": 1,
         "concurrency_id": "sweep",
         "api_visibility": "private",
     }
-    controls = [chosen, picture, rows, columns]
-    tab.select(open_tab, [result, family, own], [*controls, result], **heavy).then(show, seen, drawn, **QUIET)
-    family.input(prepare, [family, own], controls, **QUIET).then(compute, asked, result, **heavy).then(
-        show, seen, drawn, **QUIET
-    )
-    gr.on([picture.input, chosen.input], compute, asked, result, **heavy).then(show, seen, drawn, **QUIET)
-    file.upload(
-        receive,
-        [file, family, picture, own],
-        [own, picture, message],
-        concurrency_limit=1,
-        api_visibility="private",
-    ).then(compute, asked, result, **heavy).then(show, seen, drawn, **QUIET)
+    whole = [chosen, picture, rows, columns, result, *drawn]
+    tab.select(open_tab, [result, family, own, path], whole, **heavy)
+    family.input(enter, [family, own, path], whole, **heavy)
+    gr.on([picture.input, chosen.input], compute, [*asked, *shift], [result, *drawn], **heavy)
+    file.upload(receive, [file, *asked, *shift], [own, picture, message, result, *drawn], **heavy)
+    seen = [result, *shift]
     gr.on([rows.change, columns.change, path.change], show, seen, drawn, trigger_mode="always_last", **QUIET)
     worst.click(find_worst, [result], [rows, columns], **QUIET)
     back.click(lambda: (0, 0), None, [rows, columns], **QUIET)

@@ -100,6 +100,8 @@ def inner(parts: Inside) -> str:
     top = abs(parts.matrix).max()
     names = [f"h{chr(0x2080 + p)}" for p in range(len(parts.functions))]
     drawn = f"the first {len(names)} of {parts.orders}" if parts.orders > len(names) else f"all {parts.orders}"
+    if parts.endless:
+        drawn = f"the first {len(names)}; that of order <i>p</i> weighs 2<sup>&minus;<i>p</i>/{parts.orders}</sup>"
     return (
         '<div class="inside"><figure>'
         f'<div class="blank"><img src="{drawing.signed(parts.matrix, top)}" alt="the matrix R"></div>'
