@@ -46,6 +46,7 @@ typedef struct {
   int64_t *pivots;                      /* (samples or samples * channels, 2) */
   long origin[2];                       /* where they are moved to */
   int together, per_channel, backwards; /* pixels lie together; backwards: the output is turned, not the input */
+  long pieces;                          /* in which one sample is worked on: planes, or stretches of rows */
 } job;
 
 INLINE long padded(long n) { return (n + LANES - 1) / LANES * LANES; }
@@ -59,14 +60,11 @@ INLINE void start(const job *t, long sample, long *r, long *c) {
   *c = wrap(t->pivots[2 * sample + 1] - t->origin[1], t->backwards ? t->n2 : t->w);
 }
 
-/* the pieces in which one sample is worked on: a few rows of the output, or a plane */
-INLINE long units(const job *t) { return t->together ? (t->n1 + ROWS - 1) / ROWS : t->channels; }
-
 /* how many floats `planes`, `pixels` and `search` want to work with */
 INLINE long room(const job *t) {
   long size = t->h * t->w, pieces = (size * t->channels / PIECE + 1) * LANES;
-  long maps = t->together ? ROWS * padded(t->w * t->channels) + LANES : t->n1 * padded(t->w) + LINES * padded(t->n2);
-  maps += (t->h + 1) * LANES; /* a copy, where rows are shorter than a vector */
+  long maps = t->together ? (t->h * t->n2 + t->w) * t->channels + 2 * LANES + t->h
+                          : t->n1 * padded(t->w) + LINES * padded(t->n2) + (t->h + 1) * LANES;
   return maps > pieces ? maps : pieces;
 }
 
@@ -180,27 +178,33 @@ CLONES void planes(const job *t, float *scratch, long from, long to) {
   }
 }
 
-/* some of the groups of output rows of maps (h, w, channels), whose pixels lie together */
+/* some of the pieces of maps (h, w, channels) whose pixels lie together: rows of the output, and what they need of the
+   rows of the input, each made narrower once */
 CLONES void pixels(const job *t, float *scratch, long from, long to) {
-  const long line = t->w * t->channels, size = t->h * line, each = units(t);
-  float *middle = scratch, *copy = scratch + ROWS * padded(line) + LANES;
+  const long line = t->w * t->channels, narrow = t->n2 * t->channels;
+  float *middle = scratch, *copy = middle + t->h * narrow + LANES, *done = copy + line + LANES;
   for (long unit = from; unit < to; unit++) {
-    long b = unit / each, i = unit % each * ROWS, r, c;
-    const float *in = t->in + b * size;
+    long b = unit / t->pieces, piece = unit % t->pieces, r, c;
+    long groups = (t->n1 + ROWS - 1) / ROWS, first = groups * piece / t->pieces * ROWS;
+    long last = smaller(groups * (piece + 1) / t->pieces * ROWS, t->n1);
     start(t, b, &r, &c);
-    if (line < LANES && (t->samples - b - 1) * size < LANES) /* nothing readable behind it */
-      in = memcpy(copy, in, sizeof(float) * size);
-    /* rows of the output, but as wide as the input, to the beginning of `middle` */
-    const product down = {.m = t->n1, .k = t->h, .n = line, .a = t->first, .b = in, .ldb = line,
-                          .from = t->backwards ? 0 : r, .c = middle - i * padded(line), .ldc = padded(line)};
-    rows(&down, i);
-    for (long k = 0; k < ROWS && i + k < t->n1; k++) {
-      long row = t->backwards ? around(r + i + k, t->n1) : i + k;
-      const product along = {.m = t->n2, .k = t->w, .n = t->channels, .a = t->second,
-                             .b = middle + k * padded(line), .ldb = t->channels, .from = t->backwards ? 0 : c,
-                             .c = t->out + (b * t->n1 + row) * t->n2 * t->channels, .ldc = t->channels,
-                             .to = t->backwards ? c : 0};
-      for (long j = 0; j < t->n2; j += ROWS) rows(&along, j);
+    product down = {.m = t->n1, .k = t->h, .n = narrow, .a = t->first, .b = middle, .ldb = narrow,
+                    .c = t->out + b * t->n1 * narrow, .ldc = narrow, .to = t->backwards ? r : 0};
+    memset(done, 0, sizeof(float) * t->h);
+    for (long i = first; i < last; i += ROWS) {
+      for (long p = 0; p < t->first.taps; p++) {
+        long at = around(t->first.start[i / ROWS] + p, t->h), row = t->backwards ? at : around(r + at, t->h);
+        if (done[at]) continue;
+        done[at] = 1;
+        const float *in = t->in + (b * t->h + row) * line;
+        if (t->channels < LANES && ((t->samples - b) * t->h - row - 1) * line < LANES) /* nothing readable behind it */
+          in = memcpy(copy, in, sizeof(float) * line);
+        const product along = {.m = t->n2, .k = t->w, .n = t->channels, .a = t->second, .b = in, .ldb = t->channels,
+                               .from = t->backwards ? 0 : c, .c = middle + at * narrow, .ldc = t->channels,
+                               .to = t->backwards ? c : 0};
+        for (long j = 0; j < t->n2; j += ROWS) rows(&along, j);
+      }
+      rows(&down, i);
     }
   }
 }
@@ -274,7 +278,8 @@ int shiftproof_sample(const float *in, float *out, const int64_t *sizes, const v
     if (failed) return failed;
     find = 0;
   }
-  long parts = find ? t.samples : t.samples * units(&t), each = find ? units(&t) : 1;
+  t.pieces = !together ? t.channels : t.samples < 2 * threads ? 2 * threads : 1;
+  long parts = find ? t.samples : t.samples * t.pieces, each = find ? t.pieces : 1;
 #pragma omp parallel for num_threads(threads) if (threads > 1) reduction(| : failed)
   for (int i = 0; i < threads; i++) {
     float *scratch = malloc(sizeof(float) * room(&t));

@@ -98,7 +98,7 @@ def ghs2d(  # type: ignore[misc]
       most u + 2^-20 times max \|x\| times the largest row sum of \|R\| on each axis, with u = 2^-8 for bfloat16, 2^-11
       for float16, and 0 for float32;
     * a sample that contains NaN has no pivot, and all its outputs are NaN (with `pivot="per-channel"` all those of
-      the channel); other samples do not notice. An infinity makes the outputs of its channel infinite or NaN.
+      the channel); other samples do not notice. An infinity makes the outputs that it reaches infinite or NaN.
 
     `orders`, `sigma`, `extension`, `grid`, `projection`, `gain` and `taper` make the matrix: see `Kernel`. `anchor` is
     `"center"` or `"corner"` (the paper). `pivot` and `ties` are those of `select_pivot`. `output_size` takes the
