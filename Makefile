@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # oneDNN must not pick instructions that a virtual machine announces and then refuses
 export ONEDNN_MAX_CPU_ISA := AVX512_CORE_BF16
 
-.PHONY: demo test lint check-types bench docs soak zoo mutants lock clean compiler browser
+.PHONY: demo test lint check-types bench docs soak zoo oldest mutants lock clean compiler browser
 
 demo: $(VENV)/.report
 	$(BIN)/shiftproof demo --out demo
@@ -40,6 +40,13 @@ soak: compiler browser $(VENV)/.dev
 # every architecture we know of, converted, under all shifts, exported: an hour
 zoo: compiler $(VENV)/.dev
 	SHIFTPROOF_PROFILE=zoo $(BIN)/pytest -n 2 --dist worksteal tests
+
+# the core with the oldest torch we promise, which brings five gigabytes with it: a few minutes
+OLDEST := errors expansion ghs_law grids invariance native network_law numerics pivots polynomials sampling shifts tracing
+oldest: compiler
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/pip install --quiet torch==2.4.0 pytest hypothesis mpmath '.[report,train]'
+	build/oldest/bin/pytest -W default $(OLDEST:%=tests/test_%.py) -k 'not export and not onnx and not saved and not dynamic'
 
 # the core with small mistakes in it, each of which a test must notice; about an hour and a half on two cores,
 # goes on where it stopped. mutmut 3.8 wants an older pytest, so it has an environment of its own on top of ours.

@@ -4,12 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import onnxruntime
 import pytest
 import torch
 from torch import Tensor, nn
 
-DYNAMIC = torch.export.Dim.DYNAMIC
+DYNAMIC = getattr(torch.export.Dim, "DYNAMIC", None)  # torch 2.4 has none, see `make oldest`
 quiet = [
     # torch's compilers and exporters warn about themselves
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -20,6 +19,8 @@ quiet = [
 
 def to_onnx(layer: nn.Module | torch.export.ExportedProgram, x: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
     """The layer as onnxruntime runs it, with a dynamic batch."""
+    import onnxruntime
+
     shapes: dict[str, Any] = {"dynamic_shapes": ({0: DYNAMIC},)} if isinstance(layer, nn.Module) else {}
     program = torch.onnx.export(layer, (x,), dynamo=True, verbose=False, **shapes)
     assert program is not None

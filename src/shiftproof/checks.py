@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ def integer(name: str, value: object, minimum: int = 1) -> int:
     """`value` as an int of at least `minimum`; floats and booleans are refused."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"`{name}` (={shown(value)}) must be an integer, not {type(value).__name__}.")
-    number = int(value.__index__())
+    number = int(operator.index(value))
     if number < minimum:
         raise ValueError(f"`{name}` (={number}) must be at least {minimum}.")
     return number

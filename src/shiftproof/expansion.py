@@ -167,7 +167,7 @@ def along_axes(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     first = x.dim() - len(matrices)
     out = x.to(matrices[0].dtype)
     with autocast_off(x):
-        for axis, matrix in enumerate(matrices, start=first):
+        for axis, matrix in enumerate(matrices, first):
             out = torch.movedim(out, axis, -1) @ matrix.mT
             out = torch.movedim(out, -1, axis)
     return out.to(x.dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -157,14 +157,21 @@ def matrices_for(x: Tensor, counts: Sequence[int], kernel: Kernel = GHS) -> list
 def _matrix(size: int, count: int, kernel: Kernel, like: Tensor) -> Tensor:
     """`sampling_matrix` in the accumulation dtype and on the device of `like`; built once and kept."""
     if torch.compiler.is_dynamo_compiling() or isinstance(size, torch.SymInt):
-        orders, sigma = str(kernel.orders), str(kernel.sigma)
-        matrix: Tensor = matrix_op(like.detach(), size, count, orders, sigma, *astuple(kernel)[2:])
+        numbers, words = (str(kernel.orders), str(kernel.sigma)), (kernel.extension, kernel.grid, kernel.projection)
+        matrix: Tensor = matrix_op(like.detach(), size, count, *numbers, *words, kernel.gain, kernel.taper)
         return matrix
 
     return _cache.get((size, count, kernel), like, lambda: torch.from_numpy(sampling_matrix(size, count, kernel)))
 
 
-@torch.library.custom_op("shiftproof::sampling_matrix", mutates_args=())
+# said in full: torch 2.4 cannot read annotations that are kept as text
+_SCHEMA = (
+    "(Tensor like, SymInt size, SymInt count, str orders, str sigma, str extension, str grid, str projection, "
+    "str gain, str taper) -> Tensor"
+)
+
+
+@torch.library.custom_op("shiftproof::sampling_matrix", mutates_args=(), schema=_SCHEMA)
 def matrix_op(
     like: Tensor,
     size: int,

@@ -232,9 +232,16 @@ def merging_plan(sizes: Sequence[int]) -> Plan:
     """
     base = 2
     if not any(_is_open(size) for size in sizes):
-        bits = max(1, (math.prod(sizes) - 1).bit_length())
-        base = max(2, min(16, 62 // bits))
+        base = max(2, min(16, 62 // _bits(math.prod(sizes))))
     return base, [_merges(size, base, len(sizes)) for size in sizes]
+
+
+def _bits(count: int) -> int:
+    """How many bits it takes to number `count` things, at least one; in words that torch 2.4 can trace."""
+    bits = 1
+    while 1 << bits < count:
+        bits += 1
+    return bits
 
 
 def _merges(size: int, base: int, ndim: int) -> int:
@@ -274,7 +281,7 @@ def _merge(rank: Tensor, axis: int, base: int) -> Tensor:
     pixels = rank.shape[-1]
     if base == 2:
         return dense_rank(rank.select(axis, 0) * pixels + rank.select(axis, 1))
-    digit = 1 << max(1, (pixels - 1).bit_length())  # powers of two are exact even where a runtime takes them as floats
+    digit = 1 << _bits(pixels)  # powers of two are exact even where a runtime takes them as floats
     weights = torch.pow(digit, torch.arange(base - 1, -1, -1, device=rank.device))
     return dense_rank((rank * weights.view(-1, *[1] * (rank.dim() - axis - 1))).sum(axis))
 

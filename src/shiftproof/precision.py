@@ -7,6 +7,13 @@ import contextlib
 import torch
 from torch import Tensor
 
+# asked once: no torch before the newest can trace the question
+_CASTING = frozenset(
+    kind
+    for kind in ("cpu", "cuda", "hpu", "maia", "mps", "mtia", "privateuseone", "xla", "xpu")
+    if torch.amp.is_autocast_available(kind)
+)
+
 
 def wide(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which sums over maps of `dtype` are taken: at least float32."""
@@ -16,6 +23,6 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 def autocast_off(x: Tensor) -> contextlib.AbstractContextManager[object]:
     """A context in which autocast leaves the dtypes of products alone."""
     kind = x.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    if kind in _CASTING and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
     return contextlib.nullcontext()

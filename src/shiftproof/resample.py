@@ -53,7 +53,7 @@ def _forward(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequ
 def _multiply(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     """Multiply axes 1..n of a contiguous (b, d1..dn) or (b, d1..dn, C) by one matrix each."""
     out = x
-    for axis, matrix in enumerate(matrices, start=1):
+    for axis, matrix in enumerate(matrices, 1):
         before, after = out.shape[:axis], out.shape[axis + 1 :]
         if len(after) == 0:
             out = (out.reshape(-1, out.shape[axis]) @ matrix.mT).view(*before, matrix.shape[0])

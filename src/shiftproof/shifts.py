@@ -237,7 +237,7 @@ def pad(x: Tensor, amounts: Sequence[tuple[int, int]], mode: str) -> Tensor:
         flat = [n for pair in reversed(amounts) for n in pair]
         return F.pad(x, flat, mode="constant" if mode == "zeros" else mode)
     out = x
-    for axis, (before, after) in enumerate(amounts, start=2):
+    for axis, (before, after) in enumerate(amounts, 2):
         out = _window(out, axis, -before, x.shape[axis] + before + after, mode)
     return out
 
