@@ -79,7 +79,7 @@ def build(blocks: gr.Blocks) -> None:
         **QUIET,
     )
     gr.on([size.change, kind.change], fit_sliders, [kind, size, rows, columns], [rows, columns], **QUIET)
-    back.click(lambda: (0, 0), None, [rows, columns], **QUIET)
+    back.click(show_unmoved, seen, [rows, columns, *drawn], **QUIET)
     file.upload(receive, [file, *seen], [own, picture, message, *drawn], concurrency_limit=1, **QUIET)
 
 
@@ -98,6 +98,13 @@ def show(
     shift = bounded(kind, size, rows, columns)
     found = layer.compare(image, shift, layer.KINDS[kind], chosen, settled(*settings))
     return panels.stage(found, shift, kind, picture), panels.methods(found)
+
+
+def show_unmoved(
+    picture: str, own: Tensor | None, size: int, kind: str, rows: float, columns: float, *others: Any
+) -> tuple[Any, ...]:
+    """The sliders at no shift, and what is shown there."""
+    return 0, 0, *show(picture, own, size, kind, 0, 0, *others)
 
 
 def show_inside(size: int, *settings: Any) -> str:

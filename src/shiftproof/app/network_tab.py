@@ -180,10 +180,10 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
     family.input(enter, [family, own, path], whole, **heavy)
     gr.on([picture.input, chosen.input], compute, [*asked, *shift], [result, *drawn], **heavy)
     file.upload(receive, [file, *asked, *shift], [own, picture, message, result, *drawn], **heavy)
-    seen = [result, *shift]
+    seen, moved = [result, *shift], [rows, columns, *drawn]
     gr.on([rows.change, columns.change, path.change], show, seen, drawn, trigger_mode="always_last", **QUIET)
-    worst.click(find_worst, [result], [rows, columns], **QUIET)
-    back.click(lambda: (0, 0), None, [rows, columns], **QUIET)
+    worst.click(lambda result, path: at(result, *find_worst(result), path), [result, path], moved, **QUIET)
+    back.click(lambda result, path: at(result, 0, 0, path), [result, path], moved, **QUIET)
 
 
 def show(result: Result | None, rows: float, columns: float, path: str) -> tuple[str, str]:
@@ -194,6 +194,11 @@ def show(result: Result | None, rows: float, columns: float, path: str) -> tuple
     shift = (_bounded(rows, height), _bounded(columns, width))
     moved = move(result.image, shift, "circular")[0]
     return network_panels.stage(moved, shift, result.name), network_panels.networks(result.pairs, shift, path)
+
+
+def at(result: Result | None, rows: float, columns: float, path: str) -> tuple[Any, ...]:
+    """The sliders at a shift, and what is shown there."""
+    return rows, columns, *show(result, rows, columns, path)
 
 
 def _bounded(value: float | None, size: int) -> int:
