@@ -29,6 +29,7 @@ from shiftproof.app import (
     layer_tab,
     network,
     network_panels,
+    network_tab,
     own,
     panels,
     samples,
@@ -345,6 +346,16 @@ def test_networks_are_found_where_they_are(tmp_path: Path) -> None:
     assert network.sweep(net, offered["camera"]).error.exact
     _, about = open_weights(run / "best.safetensors")
     assert about["data"] == "digits"
+
+
+def test_choices_of_another_family_are_replaced() -> None:
+    """The page may send them while it waits for those of this one; nothing chosen is nothing shown."""
+    made = network.Network("one", lambda x: x.flatten(1)[:, :2], ("a", "b"), (1, 8, 8), "nothing of the kind")
+    tab = network_tab.Tab(network.Library({"family": [made]}), None)
+    found = tab.compute("family", "3 (test image 0)", None, ["another"], lambda *_, **__: None)
+    assert [n.name for n, _ in found.pairs] == ["one"]
+    assert found.name in network.pictures(made)
+    assert tab.compute("family", "camera", None, [], lambda *_, **__: None).pairs == []
 
 
 def test_networks_whose_data_are_not_there_take_bundled_pictures(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from laws import hard_maps
 from shiftproof import native, resample
-from shiftproof.invariance import assert_shift_invariant
+from shiftproof.invariance import assert_shift_invariant, same_bits
 from shiftproof.kernels import GHS, GHS_PAPER, Kernel, matrices_for
 from shiftproof.layers import GHS2d
 from shiftproof.pivots import select_pivot
@@ -107,6 +107,29 @@ def test_find_and_sample_is_find_then_sample(batch: int, layout: torch.memory_fo
         assert native.find_and_sample(x, [11, 15], matrices) is None
     finally:
         torch.set_num_threads(threads)
+
+
+@needs_kernels
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_defaults_of_torch_do_not_matter(layout: torch.memory_format) -> None:
+    """Memory is made for what the kernels write, on the device they write to."""
+    x = torch.rand(2, 3, 9, 8).contiguous(memory_format=layout)
+    expected = GHS2d()(x)
+    for dtype in (torch.float64, torch.float16):
+        torch.set_default_dtype(dtype)
+        try:
+            assert same_bits(GHS2d()(x), expected)
+        finally:
+            torch.set_default_dtype(torch.float32)
+    with torch.device("meta"):
+        assert same_bits(GHS2d()(x), expected)
+        assert GHS2d(3)(x).device.type == "cpu"  # with bands made just now
+
+
+@needs_kernels
+def test_maps_whose_memory_holds_the_opposite() -> None:
+    x = torch.rand(2, 3, 6, 6)
+    assert torch.allclose(GHS2d()(torch._neg_view(x)), GHS2d()(-x), atol=1e-6)
 
 
 @needs_kernels

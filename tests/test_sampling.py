@@ -258,7 +258,7 @@ def test_gradients_in_other_dimensions(layer: GHS1d) -> None:
     "kernel", [GHS, GHS_PAPER, Kernel("N", "band", projection="least-squares", taper="none"), Kernel(3, 0.4)]
 )
 def test_matrix_is_the_same_read_backwards(kernel: Kernel) -> None:
-    """The functions are even or odd: the compiled kernels rely on it."""
+    """The functions are even or odd."""
     for size, count in ((32, 16), (31, 16), (9, 3), (5, 5), (7, 1)):
         matrix = sampling_matrix(size, count, kernel)
         assert np.allclose(matrix, matrix[::-1, ::-1], rtol=0, atol=1e-10)
@@ -550,6 +550,12 @@ GOOD = torch.zeros(2, 3, 8, 8)
         (lambda: ghs2d(GOOD, selection=torch.zeros(3, 2, dtype=torch.int64)), r"must have the shape \(2, 2\) for maps"),
         (lambda: ghs2d(GOOD, selection=torch.zeros(2, 2)), "`selection` must be an int64 tensor from `select`"),
         (lambda: ghs2d(GOOD[0], selection=torch.zeros(2, 2, dtype=torch.int64)), r"^`x` \(shape \(\d, \d, \d\)\) must"),
+        (
+            lambda: ghs2d(GOOD, selection=torch.zeros(2, 2, dtype=torch.int64, device="meta")),
+            r"`selection` \(on meta\) must be on the device of the maps \(cpu\)",
+        ),
+        (lambda: ghs2d(GOOD, sigma=1e9), r"`sigma` \(=1.0e.09\) must be at most 100 times the size of the map \(2.3\)"),
+        (lambda: ghs2d(GOOD, sigma=1e-320), "`gain='unit'` cannot keep a constant here"),
         (lambda: GHS2d()(GOOD, selection=0), "`selection` must be an int64 tensor from `select`"),
         (lambda: ghs2d(GOOD, selection=torch.tensor([[1, 2], [8, 0]])), r"up to 8 on axis 0\) must lie inside the map"),
         (lambda: GHS1d()(torch.zeros(1, 1, 40_000)), "needs a matrix of 8.0e.08 numbers, beyond the limit of 2.7e.08"),

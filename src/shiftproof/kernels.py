@@ -25,6 +25,7 @@ GAINS = ("paper", "unit")
 TAPERS = ("none", "linear", "cosine", "gaussian")
 
 _LARGEST = 2**28  # numbers in one matrix: two gigabytes in float64
+_WIDEST = 100  # periods
 _cache = TensorCache()
 
 
@@ -92,6 +93,11 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[
     orders = grids.resolve_orders(kernel.orders, size, count)
     sigma = grids.resolve_sigma(kernel.sigma, orders, size, count)
     period = grids.period(size) if kernel.extension == "periodic" else None
+    if period is not None and sigma > _WIDEST * period:
+        raise ValueError(
+            f"`sigma` (={sigma:.1e}) must be at most {_WIDEST} times the size of the map ({period:.1f}), around which "
+            f"its functions are wrapped."
+        )
     x, y = grids.pixels(size), grids.samples(size, count, kernel.grid)
     if kernel.taper == "gaussian":
         matrix = grids.step(size) * mehler(orders, x, y, sigma, period)
@@ -107,7 +113,7 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS) -> npt.NDArray[
             done += len(q_in)
     if kernel.gain == "unit":
         total = matrix.sum(1, keepdims=True)
-        if (np.abs(total) < 1e-3).any():
+        if not (np.abs(total) >= 1e-3).all():
             raise ValueError(
                 f"`gain='unit'` cannot keep a constant here: a row of the {count} x {size} matrix sums to "
                 f"{total.flat[np.abs(total).argmin()]:.1e}. Take more `orders`, another `sigma`, or `gain='paper'`."
@@ -143,9 +149,10 @@ def mehler(
     width = sigma * math.sqrt(2 * math.sinh(t))  # ... of the second exponential where the first is at its largest
     copies = 0 if period is None else math.ceil((9 * width + np.abs(x).max() + np.abs(y).max()) / period)
     total = np.zeros((len(y), len(x)))
-    for copy in range(-copies, copies + 1):
-        u, v = (x + copy * (period or 0)) / sigma, y[:, None] / sigma
-        total += np.exp(-((u + v) ** 2 * ratio + (u - v) ** 2 / ratio) / 4)
+    with np.errstate(over="ignore", invalid="ignore"):  # far away, where a tiny sigma leaves nothing
+        for copy in range(-copies, copies + 1):
+            u, v = (x + copy * (period or 0)) / sigma, y[:, None] / sigma
+            total += np.exp(-((u + v) ** 2 * ratio + (u - v) ** 2 / ratio) / 4)
     return total / (sigma * math.sqrt(-math.pi * math.expm1(-2 * t)))
 
 

@@ -148,7 +148,7 @@ INLINE void lines(const int count, long k, long n, const band *a, const float *b
 }
 
 /* some of the planes (h, w), one after the other */
-CLONES void planes(const job *t, float *scratch, long from, long to) {
+CLONES static void planes(const job *t, float *scratch, long from, long to) {
   long wide = padded(t->w), size = t->h * t->w, n1 = t->n1, n2 = t->n2;
   float *middle = scratch, *some = middle + n1 * wide, *copy = some + LINES * padded(n2);
   for (long p = from; p < to; p++) {
@@ -180,7 +180,7 @@ CLONES void planes(const job *t, float *scratch, long from, long to) {
 
 /* some of the pieces of maps (h, w, channels) whose pixels lie together: rows of the output, and what they need of the
    rows of the input, each made narrower once */
-CLONES void pixels(const job *t, float *scratch, long from, long to) {
+CLONES static void pixels(const job *t, float *scratch, long from, long to) {
   const long line = t->w * t->channels, narrow = t->n2 * t->channels;
   float *middle = scratch, *copy = middle + t->h * narrow + LANES, *done = copy + line + LANES;
   for (long unit = from; unit < to; unit++) {
@@ -213,7 +213,7 @@ CLONES void pixels(const job *t, float *scratch, long from, long to) {
 #define LARGER(a, b) ((__typeof__(b))(((mask)(a) & ((a) > (b))) | ((mask)(b) & ~((a) > (b)))))
 
 /* the position of the largest value over all channels of a sample; 1 where it has NaN or that value at several places */
-CLONES int search(const job *t, float *best, long b) {
+CLONES static int search(const job *t, float *best, long b) {
   long size = t->h * t->w, n = size * t->channels, pieces = (n + PIECE - 1) / PIECE;
   const float *in = t->in + b * n;
   vec most = (vec){0} + in[0];
@@ -278,7 +278,7 @@ int shiftproof_sample(const float *in, float *out, const int64_t *sizes, const v
     if (failed) return failed;
     find = 0;
   }
-  t.pieces = !together ? t.channels : t.samples < 2 * threads ? 2 * threads : 1;
+  t.pieces = !together ? t.channels : t.samples < 2 * threads ? threads : 1;
   long parts = find ? t.samples : t.samples * t.pieces, each = find ? t.pieces : 1;
 #pragma omp parallel for num_threads(threads) if (threads > 1) reduction(| : failed)
   for (int i = 0; i < threads; i++) {

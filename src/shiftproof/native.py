@@ -21,6 +21,9 @@ from shiftproof.shifts import pixels_together
 _LANES, _ROWS = 16, 4  # as in native.c
 _Sizes, _Bands = ctypes.c_int64 * 10, ctypes.c_void_p * 4
 _THREADED = 1_000_000  # operations below which a second thread does not pay
+# what the kernels read and write, whatever torch's defaults are
+_FLOATS: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
+_INTEGERS: dict[str, Any] = {"dtype": torch.int64, "device": "cpu"}
 _NEGLIGIBLE = 2.0**-22  # of the largest entry of a row: what is less does not show in a sum in float32
 
 
@@ -45,13 +48,18 @@ library = _load()
 def fits(x: Tensor) -> bool:
     """Whether the kernels take these maps: eager code has to make sure that they hold real data."""
     return (
-        library is not None and x.dtype == torch.float32 and x.device.type == "cpu" and x.dim() == 4 and x.numel() > 0
+        library is not None
+        and x.dtype == torch.float32
+        and x.device.type == "cpu"
+        and x.dim() == 4
+        and x.numel() > 0
+        and not x.is_neg()  # whose memory holds the opposite
     )
 
 
 def find(x: Tensor) -> Tensor | None:
     """The positions (B, 2) of the maxima over all channels, where every sample has just one and no NaN."""
-    pivots = torch.empty((x.shape[0], 2), dtype=torch.int64)
+    pivots = _no_pivots(x)
     return pivots if _run(_laid_out(x), pivots, find=True) else None
 
 
@@ -72,7 +80,7 @@ def sample(
 def find_and_sample(x: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
     """`sample` at the pivots of `find`, and these; each map is read from memory once."""
     x = _laid_out(x)
-    out, pivots = _empty(x, matrices), torch.empty((x.shape[0], 2), dtype=torch.int64)
+    out, pivots = _empty(x, matrices), _no_pivots(x)
     return (out, pivots) if _run(x, pivots, out, origin, matrices, find=True) else None
 
 
@@ -84,7 +92,13 @@ def _laid_out(x: Tensor) -> Tensor:
 def _empty(x: Tensor, matrices: Sequence[Tensor], backwards: bool = False) -> Tensor:
     """Room for the result, laid out like `x`."""
     form = torch.channels_last if pixels_together(x) else torch.contiguous_format
-    return torch.empty((*x.shape[:2], *(m.shape[backwards] for m in matrices)), memory_format=form)
+    shape = *x.shape[:2], *(m.shape[backwards] for m in matrices)
+    return torch.empty(shape, memory_format=form, **_FLOATS)
+
+
+def _no_pivots(x: Tensor) -> Tensor:
+    """Room for a pivot for each sample."""
+    return torch.empty((x.shape[0], 2), **_INTEGERS)
 
 
 def _run(
@@ -132,8 +146,8 @@ def _band(matrix: Tensor, backwards: bool, rows: int) -> tuple[Tensor, Tensor]:
         groups = pad(kept, (0, 0, 0, -len(kept) % rows)).reshape(-1, rows, kept.shape[1])
         windows = [_window(group.any(0).tolist()) for group in groups]
         taps = max(length for _, length in windows)
-        starts = torch.tensor([start for start, _ in windows])
-        columns = (starts[:, None] + torch.arange(taps)) % kept.shape[1]  # (groups, taps)
+        starts = torch.tensor([start for start, _ in windows], **_INTEGERS)
+        columns = (starts[:, None] + torch.arange(taps, **_INTEGERS)) % kept.shape[1]  # (groups, taps)
         weights = groups.gather(2, columns[:, None].expand(-1, rows, -1)).mT.contiguous()
         made[backwards, rows] = weights, starts
     return made[backwards, rows]

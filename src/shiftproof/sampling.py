@@ -96,7 +96,7 @@ def ghs2d(  # type: ignore[misc]
     * linear in the values where the pivot stays, and differentiable to any order;
     * float16 and bfloat16 are multiplied in float32 and rounded once, autocast or not: against float64 the error is at
       most u + 2^-20 times max \|x\| times the largest row sum of \|R\| on each axis, with u = 2^-8 for bfloat16, 2^-11
-      for float16, and 0 for float32;
+      for float16, and 0 for float32, where no sample depends on more than 512 pixels of an axis;
     * a sample that contains NaN has no pivot, and all its outputs are NaN (with `pivot="per-channel"` all those of
       the channel); other samples do not notice. An infinity makes the outputs that it reaches infinite or NaN.
 
@@ -228,6 +228,8 @@ def check_range(selection: Tensor, x: Tensor) -> None:
 def _check_selection(selection: Tensor, x: Tensor, ndim: int) -> None:
     if not isinstance(selection, Tensor) or selection.dtype != torch.int64:
         raise TypeError(f"`selection` must be an int64 tensor from `select`, not {checks.shown(selection)}.")
+    if selection.device != x.device:
+        raise ValueError(f"`selection` (on {selection.device}) must be on the device of the maps ({x.device}).")
     shapes = [(x.shape[0], ndim), (x.shape[0], x.shape[1], ndim)]
     if tuple(selection.shape) not in shapes:
         raise ValueError(

@@ -47,12 +47,15 @@ class Tab:
         self, family: str, picture: str, own: Tensor | None, chosen: list[str], report: Callable[..., object]
     ) -> Result:
         """All shifts of a picture through the chosen networks."""
-        members = [n for n in self.networks(family) if n.name in chosen]
-        first = self.networks(family)[0]
+        every = self.networks(family)
+        members = [n for n in every if n.name in chosen]
+        if chosen and not members:  # those of another family, which the page had not yet replaced
+            members = every[:SHOWN]
         mine = picture == OWN and own is not None
-        image = (
-            network.fitted(own, first) if mine and own is not None else network.pictures(first, self.data_dir)[picture]
-        )
+        offered = network.pictures(every[0], self.data_dir)
+        if not mine and picture not in offered:
+            picture = next(iter(offered))
+        image = network.fitted(own, every[0]) if mine and own is not None else offered[picture]
         pairs = []
         for k, member in enumerate(members):
 
