@@ -1,14 +1,14 @@
 """What a reader can run is run, and what a reader can follow leads somewhere: README, pages, the built site."""
 
+import contextlib
 import functools
 import html.parser
-import http.server
 import re
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -220,22 +220,27 @@ def test_a_formula_that_cannot_be_drawn_is_named() -> None:
     assert page.startswith('<p>a <svg class="math" role="img" aria-label="x &lt; y"')
 
 
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a folder, served by another process: CPython 3.11 may refuse a thread its trace function."""
+    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield re.findall(r"http://\S+/", server.stdout.readline())[0]
+        finally:
+            server.terminate()
+
+
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser here")
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_pages_in_a_browser(site: Path, width: int, scheme: str) -> None:
     """No request leaves the machine, nothing is missing or complains, and no page is wider than its window."""
     from playwright.sync_api import sync_playwright
 
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    home = f"http://127.0.0.1:{server.server_port}/"
     outside: list[str] = []
     complaints: list[str] = []
-    with sync_playwright() as playwright:
+    with served(site) as home, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--headless", "--no-sandbox", "--disable-gpu"]
         )
@@ -251,6 +256,4 @@ def test_pages_in_a_browser(site: Path, width: int, scheme: str) -> None:
             shown = page.evaluate("document.body.dataset.mdColorScheme")
             assert shown == {"light": "default", "dark": "slate"}[scheme]
         browser.close()
-    server.shutdown()
-    server.server_close()
     assert outside == complaints == []
