@@ -43,7 +43,10 @@ def small_files() -> dict[str, dict[str, bytes]]:
         "cifar10": {name: cifar_bytes([(i,), (i + 1,)]) for i, name in enumerate([*batches, "test_batch.bin"])},
         "cifar100": {"train.bin": cifar_bytes([(1, 2), (3, 99), (0, 1)]), "test.bin": cifar_bytes([(1, 50), (2, 51)])},
         "mnist": dict(zip(names, mnist)),
-        "mnist-rot": {rotated_names[0]: (line(0.2, 1) * 2).encode(), rotated_names[1]: (line(0.4, 7) * 3).encode()},
+        "mnist-rot": {
+            rotated_names[0]: (line(0.2, 1) + line(0.2, 3)).encode(),
+            rotated_names[1]: (line(0.4, 7) * 3).encode(),
+        },
     }
 
 
@@ -630,14 +633,19 @@ def test_rotation() -> None:
 
 
 def test_mnist_rot_official(small: dict[str, dict[str, bytes]], tmp_path: Path) -> None:
-    """The official files, where they are, as they are; one without the other is an error."""
+    """The official files, where they are: the first in two parts, the second as it is; one alone is an error."""
     put(tmp_path, "mnist", small["mnist"])
     put(tmp_path, "mnist-rot", small["mnist-rot"])
     data = load_dataset("mnist-rot", tmp_path)
     assert data.source == "official files"
-    assert data.train.labels.tolist() == [1, 1]
-    assert data.test.labels.tolist() == [7, 7, 7]
-    assert set(data.test.images.flatten().tolist()) == {102}
+    assert (data.train.labels.tolist(), data.test.labels.tolist()) == ([1], [3])
+    assert data.benchmark is not None
+    assert data.benchmark.labels.tolist() == [7, 7, 7]
+    assert set(data.benchmark.images.flatten().tolist()) == {102}
+    padded = load_dataset("mnist-rot", tmp_path, size=29)
+    assert padded.benchmark is not None
+    assert padded.benchmark.images.shape == (3, 1, 29, 29)
+    assert padded.checksum != data.checksum
     (tmp_path / "mnist-rot" / "mnist_all_rotation_normalized_float_test.amat").unlink()
     with pytest.raises(ValueError, match=r"float_test.amat: not there"):
         load_dataset("mnist-rot", tmp_path)

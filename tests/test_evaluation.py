@@ -1,6 +1,7 @@
 """The evaluation, on classifiers whose numbers are known beforehand."""
 
 import contextlib
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -32,6 +33,13 @@ def corner(x: Tensor) -> Tensor:
 def largest(x: Tensor) -> Tensor:
     """Exactly invariant: the class is the channel with the brightest pixel."""
     return x.amax((2, 3))
+
+
+class Largest(nn.Module):
+    """`largest` as a network."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return largest(x)
 
 
 def plain(f: Any, mean: float = 0.0) -> Classifier:
@@ -448,6 +456,16 @@ class TestSuite:
         assert first == again
         for part in parts:
             assert first[part] != other[part]
+
+    def test_the_benchmark_is_measured_beside_the_test_part(self) -> None:
+        """Its accuracy alone; the rest is that of the test part."""
+        data, white = dataset(6), torch.full((30, 3, 8, 8), 255, dtype=torch.uint8)
+        more = dataclasses.replace(data, benchmark=Images(white, torch.arange(30) % 3))
+        plain, both = (suite.evaluate(Largest(), d, parts=["accuracy"])["accuracy"] for d in (data, more))
+        assert both.pop("benchmark") == proportion(10 / 30, 30).to_dict()  # all answers are the first class
+        assert both == plain
+        few = suite.evaluate(Largest(), more, parts=["accuracy"], limit=4)["accuracy"]
+        assert few["benchmark"]["n"] == few["clean"]["n"] == 4
 
     def test_a_broken_network(self) -> None:
         """Scores that are not numbers give None, not something JSON cannot hold."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from shiftproof import checks
-from shiftproof.evaluation.accuracy import measure_accuracy
+from shiftproof.evaluation.accuracy import accuracy, measure_accuracy
 from shiftproof.evaluation.aliasing import measure_aliasing
 from shiftproof.evaluation.classifier import Classifier, Report, evaluating, pixels, quiet, scores
 from shiftproof.evaluation.consistency import measure_consistency
@@ -18,7 +18,7 @@ from shiftproof.evaluation.efficiency import measure_efficiency
 from shiftproof.evaluation.robustness import DAMAGES, measure_robustness
 
 if TYPE_CHECKING:
-    from shiftproof.data.sets import Dataset
+    from shiftproof.data.sets import Dataset, Images
 
 PARTS = ("accuracy", "consistency", "robustness", "aliasing", "efficiency")
 SOME = tuple(f"robustness.{name}" for name in DAMAGES)  # one damage only
@@ -41,6 +41,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Measure a network on the test part of a data set: a nested dictionary, by part, that JSON can hold.
 
+    Where the data set has a benchmark's test part besides, accuracy tells that as well.
+
     `parts`: which of `PARTS` to measure; each is described by its function, `measure_accuracy` and so on. Of robustness
     single damages can be chosen: `"robustness.noise"`.
     `limit`: measure that many images, drawn with `seed`, instead of all.
@@ -56,13 +58,9 @@ def evaluate(
         checks.choice("parts", part, (*PARTS, *SOME))
     damages = [name for name in DAMAGES if {"robustness", f"robustness.{name}"} & set(parts)]
     tell: Report = quiet if report is None else report
-    images, labels = dataset.test.images, dataset.test.labels
-    total = images.shape[0]
-    if total == 0:
+    if not len(dataset.test.labels):
         raise ValueError(f"data set {dataset.name!r} has no test images.")
-    if limit is not None and checks.integer("limit", limit) < total:
-        chosen = torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:limit].sort().values
-        images, labels = images[chosen], labels[chosen]
+    images, labels = _drawn(dataset.test, limit, seed)
     shift_images = min(checks.integer("shift_images", shift_images), images.shape[0])
 
     f = Classifier(model, dataset.mean, dataset.std)
@@ -75,6 +73,10 @@ def evaluate(
             found["accuracy"] = measure_accuracy(
                 f, images, labels, clean=clean, batch_size=batch_size, seed=seed, report=tell
             )
+            if dataset.benchmark is not None:
+                x, y = _drawn(dataset.benchmark, limit, seed)
+                answers = scores(f, x, batch_size=batch_size, name="accuracy: benchmark", report=tell)
+                found["accuracy"]["benchmark"] = accuracy(answers, y).to_dict()
         if "consistency" in parts:
             found["consistency"] = measure_consistency(
                 f, images, shift_images=shift_images, batch_size=batch_size, seed=seed, report=tell
@@ -93,6 +95,15 @@ def evaluate(
             found["efficiency"] = measure_efficiency(model, x, baseline)
             tell("efficiency", 1, 1)
     return {name: _plain(value) for name, value in found.items()}
+
+
+def _drawn(part: Images, limit: int | None, seed: int) -> tuple[Tensor, Tensor]:
+    """Images and labels: at most `limit`, drawn with `seed`, in their order."""
+    total = len(part.labels)
+    if limit is None or checks.integer("limit", limit) >= total:
+        return part.images, part.labels
+    chosen = torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:limit].sort().values
+    return part.images[chosen], part.labels[chosen]
 
 
 def _plain(value: Any) -> Any:

@@ -83,7 +83,7 @@ def from_run(
         held = split(own.train, config.data.validation, config.data.split_seed)[1]
         if foreign or not len(held.labels):
             raise ValueError(f"{folder}: has no validation images of its own to evaluate on.")
-        own = dataclasses.replace(own, test=held)
+        own = dataclasses.replace(own, test=held, benchmark=None)
     if foreign:
         other = load_dataset(dataset or "folder", data_dir, path=path, size=config.data.size)
         if len(other.classes) != len(own.classes) or other.test.images.shape[1] != own.test.images.shape[1]:

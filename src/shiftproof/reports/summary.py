@@ -119,7 +119,7 @@ def _table(title: str, caption: str, head: tuple[str, ...], rows: list[list[str]
 def _changes(found: Metrics) -> Iterator[tuple[str, Metrics]]:
     for name, part in found.items():
         if "value" in part:
-            yield {"circular": "circular shift"}.get(name, name), part
+            yield {"circular": "circular shift", "benchmark": "benchmark's test part"}.get(name, name), part
         else:
             words = {"cropped": "cropped shift, {}", "fractional": "{} pixel"}.get(name, name + " {}")
             yield from ((words.format(inner), value) for inner, value in part.items())
