@@ -66,8 +66,7 @@ def test_the_network_is_the_reference_at_full_width() -> None:
     circular = sp.create_model("e2", in_channels=1, width=0.5)
     convs = [m for m in circular.modules() if isinstance(m, SteerableConv)]
     assert [len(c.out_type) for c in convs] == [12, 16, 18, 18, 32, 48]
-    assert [(c.around, c.border) for c in convs[:2]] == [(4, "circular"), (3, "circular")]
-    assert [(c.around, c.border) for c in convs[2:]] == [(3, "zeros"), (3, "zeros"), (3, "zeros"), (0, "zeros")]
+    assert [(c.around, c.border) for c in convs] == [(n, "circular") for n in (4, 3, 3, 3, 3, 2)]
 
 
 @pytest.mark.parametrize(("geometry", "sizes"), [("reference", [21, 11]), ("circular", [29, 15])])
@@ -185,6 +184,14 @@ def test_the_circular_network_is_bit_exact(method: str, layout: torch.memory_for
     x = images().contiguous(memory_format=layout)
     shifts = "all" if method == "ghs" else 64
     assert sp.shift_error(model, x, shifts, batch_size=128).max == 0.0
+
+
+@pytest.mark.parametrize("method", ["max", "lpf", "strided"])
+def test_no_place_of_the_circular_network_is_special(method: str) -> None:
+    """Not the border of the maps either, whatever is pooled: shifts by both strides leave the logits alone."""
+    shifts = [(4, 0), (0, 8), (16, 12), (28, 20)]
+    assert sp.shift_error(network(method), images(32), shifts).max < TOLERANCE[torch.float32]
+    assert sp.shift_error(network(method, "reference"), images(32), shifts).max > 1e-3
 
 
 def test_where_no_shift_law_holds() -> None:

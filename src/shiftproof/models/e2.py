@@ -26,7 +26,7 @@ GEOMETRIES = ("circular", "reference")
 ROTATIONS = 16
 KERNELS = (9, 7, 7, 7, 7, 5)
 FIELDS = (24, 32, 36, 36, 64, 96)
-PADDINGS = (0, 3, 3, 3, 3, 0)  # of the reference; `circular` keeps the size up to the first pooling
+PADDINGS = (0, 3, 3, 3, 3, 0)  # of the reference; `circular` keeps all sizes
 POOLED = (1, 3)  # the blocks with a downsampling layer, counted from 0
 HIDDEN = 96
 DROPOUT = 0.3
@@ -171,9 +171,8 @@ class E2SFCNN(nn.Module):
     """The network; `make(channels, stride)` gives its downsampling layers, `width` scales the number of fields.
 
     `geometry="reference"` is the original (paddings 0, 3, 3, 3, 3, 0 with zeros), without a law for shifts;
-    `"circular"` wraps around and keeps the size up to the first pooling, and is the original from there on. At the end
-    the maximum over rotations, then over positions, then two layers of 96 and the classifier, with dropout 0.3 before
-    each.
+    `"circular"` wraps around and keeps the size in every convolution. At the end the maximum over rotations, then over
+    positions, then two layers of 96 and the classifier, with dropout 0.3 before each.
 
     * `ghs`, circular, evaluation mode: logits are equal for every circular shift, bit for bit on the CPU;
     * `ghs`, either geometry, evaluation mode: a rotation of the image by 90 degrees leaves the logits alone, to
@@ -192,7 +191,7 @@ class E2SFCNN(nn.Module):
         super().__init__()
         self.geometry = checks.choice("geometry", geometry, GEOMETRIES)
         self.width = checks.positive("width", width)
-        # four positions less one per halving, and what the first convolution takes
+        # the last filter fits into the map, and what the first convolution takes
         self.smallest = 4 * (KERNELS[-1] - 1) + 1 + (KERNELS[0] - 1 if geometry == "reference" else 0)
         self.align, _ = make(in_channels, 2).split()
         space = gspaces.Rot2dOnR2(ROTATIONS)
@@ -200,7 +199,7 @@ class E2SFCNN(nn.Module):
         self.blocks = nn.ModuleList()
         for i, (kernel, count, around) in enumerate(zip(KERNELS, FIELDS, PADDINGS)):
             border = "zeros"
-            if geometry == "circular" and i <= POOLED[0]:
+            if geometry == "circular":  # behind the pooling too: GHS puts the pivot into the centre, not the digit
                 around, border = kernel // 2, "circular"
             outputs = FieldType(space, [space.regular_repr] * max(1, round(width * count)))
             layer = make(outputs.size, 2).split()[1] if i in POOLED else None
