@@ -180,7 +180,7 @@ def test_pictures_are_grey_or_in_colour() -> None:
 
 
 def test_words_of_others_are_escaped() -> None:
-    assert "<b>" not in drawing.legend(["<b>"]) + panels.notice("<b>") + panels.notes(["<b>"])
+    assert "<b>" not in drawing.legend(["<b>"]) + panels.notice("<b>")
     assert panels.figure(0.0001, False).count("1.0e-04") == 1
 
 

@@ -24,7 +24,7 @@ from shiftproof.invariance import KINDS, survey
 from shiftproof.models.archives import load_program
 from shiftproof.models.files import save_model
 from shiftproof.models.programs import Predictor, load_predictor
-from shiftproof.reports import pictures
+from shiftproof.reports import page, pictures
 from shiftproof.reports.measure import measure, run
 from shiftproof.reports.measurement import percent
 
@@ -215,6 +215,12 @@ def test_figure_marks_the_origin_and_is_written_whole(tmp_path: Path) -> None:
     dots: Any = sparse.axes[0].collections[0].get_offsets()
     assert not sparse.axes[0].images
     assert len(dots) == 5
+
+
+def test_notes_are_text_with_code_between_backticks() -> None:
+    assert page.notes(["run `a <b>`", "a ` alone", "and `"]) == (
+        '<p class="soft">run <code>a &lt;b&gt;</code></p><p class="soft">a ` alone</p><p class="soft">and `</p>'
+    )
 
 
 def test_page_stands_alone_and_escapes() -> None:

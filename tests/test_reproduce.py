@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import torch
 from PIL import Image
 
 from shiftproof.cli import main
-from shiftproof.reports import costs, paper, plans, reading, records, render, reproduce, sweep, tables
+from shiftproof.reports import costs, page, paper, plans, reading, records, render, reproduce, sweep, tables
 from shiftproof.reports.cells import Cell, Shelf, Table, apart, pooled_spread
 from shiftproof.training.config import Config, configure
+
+ROOT = Path(__file__).parents[1]
 
 
 def estimate(value: float, margin: float = 0.0) -> dict[str, Any]:
@@ -51,6 +54,19 @@ def shelf(*found: records.Record) -> Shelf:
 def cell(table: Table, row: str, column: str) -> Cell:
     cells = dict(table.rows)[tables.NAMES.get(row, row)]
     return cells[table.columns.index(column)]
+
+
+def test_the_benchmark_has_a_column_where_it_was_measured() -> None:
+    """That of the official MNIST-rot, beside the paper's split."""
+    config = plans.plan("table5", "laptop", methods=["ghs"], seeds=[0])[0]
+    name = "accuracy, 50,000 images, %"
+    assert name not in tables.table5(shelf(record(config, 0.9)), "laptop").columns
+    official = record(config, 0.9)
+    official["metrics"]["accuracy"]["benchmark"] = estimate(0.8)
+    table = tables.table5(shelf(official), "laptop")
+    assert cell(table, "ghs", name).values == pytest.approx((80.0,))
+    assert cell(table, "ghs", "accuracy, %").values == pytest.approx((90.0,))
+    assert cell(table, "max", name).values == ()
 
 
 def test_a_cell_has_n_mean_and_spread() -> None:
@@ -307,3 +323,24 @@ def test_reproduce_runs_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monk
 def test_names_are_drawn_in_order() -> None:
     assert reproduce.chosen(["table2", "figure1"]) == ["figure1", "table2"]
     assert reproduce.chosen(["all"]) == list(reproduce.NAMES)
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser here")
+def test_no_column_is_lost_on_paper() -> None:
+    """Every table of the results, on A4 with the margins of the page: none is wider than the sheet."""
+    from playwright.sync_api import sync_playwright
+
+    found = Shelf({path: records.read(path) for path in records.find([ROOT / "results" / "records"])})
+    made = [make(found, "laptop") for make in tables.TABLES.values()]
+    text = page.page("results", [(table.title, render.html(table)) for table in made])
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--headless", "--no-sandbox", "--disable-gpu"]
+        )
+        sheet = browser.new_page(viewport={"width": 680, "height": 1000})
+        sheet.emulate_media(media="print")
+        sheet.set_content(text)
+        wide = sheet.evaluate("[...document.querySelectorAll('table')].map(t => t.scrollWidth)")
+        browser.close()
+    assert len(wide) == len(made)
+    assert max(wide) <= 680

@@ -160,7 +160,7 @@ def _before_and_after(results: Sequence[Measurement], report: ConversionReport, 
             for k, (heading, html) in enumerate(rest)
         ]
     rows = [[r.name, r.was, r.now, r.after] for r in report.replaced]
-    below = "".join(f'<p class="soft">{escape(line)}</p>' for line in [*report.lines(), *notes])
+    below = page.notes([*report.lines(), *notes])
     table = page.table(("where", "was", "is", "behind"), rows)
     details.append(f"<details><summary>What was replaced</summary>{table}{below}</details>")
     return f'<div class="measure"><div class="halves">{"".join(leads)}</div>{"".join(details)}</div>'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 
 from shiftproof.app import drawing
@@ -116,8 +115,3 @@ def inner(parts: Inside) -> str:
 def notice(*words: str) -> str:
     """Something that went wrong, in words."""
     return "".join(f'<p class="notice" role="alert">{escape(part)}</p>' for part in words)
-
-
-def notes(words: Sequence[str]) -> str:
-    """Something to know."""
-    return "".join(f'<p class="soft">{escape(part)}</p>' for part in words)

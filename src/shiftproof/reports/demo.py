@@ -54,10 +54,10 @@ def _lead(table: Table) -> str:
             f"With GHS it stays at {ours[1]:.0f} %, bit for bit."
         )
     about = (
-        "Everything on this page was computed on this machine by `shiftproof demo`: small ResNets, trained on bundled"
+        "Everything on this page was computed on this machine by `shiftproof demo`: small ResNets, trained on bundled "
+        "digits, with the picture moved circularly."
     )
-    about += " digits, with the picture moved circularly."
-    return f'<p class="lead">{escape(text)}</p><p class="soft">{escape(about)}</p>'
+    return f'<p class="lead">{escape(text)}</p>{page.notes([about])}'
 
 
 def _picture(numbers: dict[str, Any], path: Path) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -25,14 +26,16 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --soft: #9aa4af; --paper: #16191d; --card: #1f242a;
   --line: #363d45; --good: #57c785; --bad: #ff7b86; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.5rem 1.25rem 3rem; max-width: 60rem; background: var(--paper); color: var(--ink);
+body { margin: 0 auto; padding: 2.5rem 1.25rem 3rem; max-width: 66rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 h1 { margin: 0; font-size: 1rem; font-weight: 600; color: var(--soft); overflow-wrap: anywhere; }
 h2 { margin: 2.5rem 0 .75rem; font-size: 1.15rem; }
 p { margin: .5rem 0; }
+p, ul { max-width: 58rem; }
 .lead { margin: .4rem 0 1rem; font-size: 1.6rem; line-height: 1.3; font-weight: 600; text-wrap: balance; }
 .soft, figcaption, footer { color: var(--soft); font-size: .875rem; }
 .good { color: var(--good); } .bad { color: var(--bad); }
+code { font-size: .95em; overflow-wrap: anywhere; }
 dl { display: grid; grid-template-columns: 7rem 1fr; gap: .15rem 1rem; margin: 1rem 0 0; font-size: .875rem; }
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
@@ -40,6 +43,8 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-n
 th, td { padding: .45rem .6rem; text-align: right; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 500; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
+.many table { font-size: .75rem; } .many .soft { font-size: .7rem; } .many th, .many td { padding: .4rem .35rem; }
+.many th:first-child { min-width: 6.5rem; }
 img { max-width: 100%; height: auto; display: block; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: 1rem; }
 .pairs { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; }
@@ -49,8 +54,12 @@ img { max-width: 100%; height: auto; display: block; }
 .card span { white-space: nowrap; }
 .card figcaption { margin-top: .4rem; line-height: 1.35; }
 footer { margin-top: 3rem; padding-top: .75rem; border-top: 1px solid var(--line); }
-@media print { body { max-width: none; padding: 0; font-size: 11pt; } h2 { break-after: avoid; }
-  .card, figure, tr { break-inside: avoid; } }
+@page { margin: 15mm; }
+@media print { body { max-width: none; padding: 0; font-size: 10pt; } h2 { break-after: avoid; }
+  .card, figure, tr { break-inside: avoid; } .wide { overflow: visible; } table { font-size: 8pt; }
+  td .soft { font-size: 7pt; } .many table { font-size: 6.5pt; } .many td .soft { font-size: 6pt; }
+  .soft, figcaption, footer { font-size: 8.5pt; }
+  .many th, .many td { padding: .25rem .2rem; } .many th:first-child { min-width: 5rem; } }
 """
 
 
@@ -74,6 +83,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
     return f'<div class="wide"><table><thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+
+
+def notes(words: Sequence[str]) -> str:
+    """Things to know, a paragraph each; what stands between backticks is code."""
+    html = "".join(f'<p class="soft">{escape(part)}</p>' for part in words)
+    return re.sub("`([^`<]+)`", r"<code>\1</code>", html)
 
 
 def facts(pairs: dict[str, str]) -> str:

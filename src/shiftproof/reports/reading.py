@@ -16,7 +16,7 @@ _JUDGED: dict[str, tuple[str, ...] | None] = {
     "table3": ("accuracy",),
     "table4": ("accuracy, turned by 180°",),
     "figure5": ("accuracy, 4 px", "accuracy, 8 px"),
-    "table5": ("accuracy, %", "agreement, rotated again, %"),
+    "table5": ("accuracy, %", "accuracy, camera moved, %", "agreement, rotated again, %"),
 }
 _AGREE, _CHANGE = "two random shifts agree, %", "largest change of a logit"
 

@@ -7,7 +7,10 @@ from html import escape
 from posixpath import normpath
 from typing import Any
 
+from shiftproof.reports import page
 from shiftproof.reports.cells import Cell, Table
+
+MANY = 5  # columns, from which on a page sets a table smaller
 
 
 def best(table: Table) -> list[float | None]:
@@ -61,14 +64,20 @@ def html(table: Table) -> str:
     for label, cells in table.rows:
         row = f"<td>{escape(label)}</td>"
         for cell, most in zip(cells, top):
-            theirs = f'<div class="soft">paper {escape(cell.theirs())}</div>' if cell.paper is not None else ""
-            ours = escape(cell.ours()).replace(" ± ", "&nbsp;±&nbsp;")
+            theirs = f'<div class="soft">paper {_whole(cell.theirs())}</div>' if cell.paper is not None else ""
+            ours = _whole(cell.ours())
             if cell.mean is None:
                 ours = f'<span class="soft">{ours}</span>'
             elif most is not None and cell.mean == most:
                 ours = f"<strong>{ours}</strong>"
             row += f'<td title="{escape(", ".join(cell.files))}">{theirs}{ours}</td>'
         rows.append(f"<tr>{row}</tr>")
-    notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in table.notes)
+    notes = page.notes(table.notes)
     body = "\n".join(rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>{notes}'
+    kind = "wide many" if len(table.columns) > MANY else "wide"
+    return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>{notes}'
+
+
+def _whole(number: str) -> str:
+    """A number that is not parted from its spread at the end of a line."""
+    return escape(number).replace(" ± ", "&nbsp;±&nbsp;")

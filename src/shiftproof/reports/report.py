@@ -25,7 +25,7 @@ def build(found: Mapping[Path, Record], preset: str, opening: Sequence[tuple[str
     sections = [("", _lead(found, preset, empty))] if opening is None else [*opening]
     if opening is None and (said := reading.findings(run)):
         items = "".join(f"<li><strong>{escape(about)}</strong>: {escape(words)}</li>" for about, words in said)
-        sections.append(("Reading", f'<p class="soft">{escape(reading.RULE)}</p><ul>{items}</ul>'))
+        sections.append(("Reading", f"{page.notes([reading.RULE])}<ul>{items}</ul>"))
     with tempfile.TemporaryDirectory() as folder:
         pictures = reproduce.pictures(shelf, found, preset, Path(folder))
         for table in run:
@@ -36,9 +36,11 @@ def build(found: Mapping[Path, Record], preset: str, opening: Sequence[tuple[str
         sections += [("", _figure(name, path)) for name, path in pictures.items()]
     maps = _maps(found, preset)
     if maps:
-        text = '<p class="soft">For each circular shift, no shift in the middle: the share of images that keep their '
-        text += "answer, and the largest change of a logit.</p>"
-        sections.append(("Every shift", text + maps))
+        text = (
+            "For each circular shift, no shift in the middle: the share of images that keep their answer, and the "
+            "largest change of a logit."
+        )
+        sections.append(("Every shift", page.notes([text]) + maps))
     sections.append(("Records", _records(found)))
     return page.page("shiftproof: results", sections)
 
@@ -49,7 +51,7 @@ def _lead(found: Mapping[Path, Record], preset: str, empty: Sequence[str]) -> st
     lead = f"{len(found)} evaluations, {len(made)} methods, {', '.join(sorted(images)) or 'no data set'}."
     small = "" if preset == "paper" else "It compares methods with one another, not with the paper's numbers."
     rest = f"Not run: {', '.join(empty)}." if empty else ""
-    return f'<p class="lead">{escape(lead)}</p><p class="soft">Preset {escape(preset)}. {small} {rest}</p>'
+    return f'<p class="lead">{escape(lead)}</p>{page.notes([f"Preset {preset}. {small} {rest}"])}'
 
 
 def _figure(name: str, path: Path) -> str:
