@@ -19,11 +19,11 @@ OPTIONS: dict[str, list[Any]] = {
     "orders": ["4N", "N", "M", "N/2", 5],
     "sigma": ["band", "rule", 0.4],
     "extension": ["periodic", "zero"],
-    "grid": ["periodic", "inclusive"],
+    "grid": ["periodic", "pivot", "inclusive"],
     "gain": ["unit", "paper"],
     "taper": ["none", "linear", "cosine", "gaussian"],
     "anchor": ["center", "corner"],
-    "pivot": ["max", "energy", "per-channel", lambda x: x.abs().amax(1)],
+    "pivot": ["max", "phase", "energy", "per-channel", lambda x: x.abs().amax(1)],
 }
 
 

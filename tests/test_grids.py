@@ -30,6 +30,32 @@ def test_periodic_samples_leave_no_seam(size: int, count: int) -> None:
         assert np.allclose(y, grids.pixels(size))
 
 
+@pytest.mark.parametrize(("size", "count"), [(32, 16), (30, 15), (9, 3), (31, 11), (2, 1), (6, 6), (1, 1), (12, 5)])
+def test_a_sample_lies_on_the_pivot(size: int, count: int) -> None:
+    """The grid `pivot` is the periodic one, moved by less than a step, and has a sample on the middle pixel."""
+    y = grids.samples(size, count, "pivot")
+    assert y[count // 2] == grids.pixels(size)[size // 2]
+    moved = y - grids.samples(size, count, "periodic")
+    assert np.allclose(moved, moved[0], atol=1e-15)
+    assert abs(moved[0]) < grids.period(size) / count
+
+
+@pytest.mark.parametrize(("size", "count"), [(15, 8), (11, 6), (29, 15), (21, 11), (3, 2)])
+def test_on_odd_axes_the_grid_is_symmetric_around_the_pivot(size: int, count: int) -> None:
+    y = grids.samples(size, count, "pivot")
+    assert np.allclose(y, -y[::-1], atol=1e-15)
+
+
+@pytest.mark.parametrize(("size", "count"), [(32, 16), (12, 8), (15, 8), (9, 3), (7, 7), (5, 1)])
+def test_phases_are_the_shifts_that_change_the_grid(size: int, count: int) -> None:
+    """The grid lies on itself after that many pixels, around the edge, and not before."""
+    period, found = grids.period(size), grids.phases(size, count)
+    y = grids.samples(size, count, "periodic")
+    for shift in range(1, size + 1):
+        apart = np.abs((y[:, None] + shift * grids.step(size) - y + period / 2) % period - period / 2)
+        assert bool((apart.min(1) < 1e-12).all()) == (shift % found == 0)
+
+
 def test_inclusive_samples_reach_both_ends() -> None:
     assert grids.samples(32, 16, "inclusive").tolist() == grids.pixels(16).tolist()
 

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laws import hard_maps
-from shiftproof import native, resample
+from shiftproof import grids, native, resample
 from shiftproof.invariance import assert_shift_invariant, same_bits
 from shiftproof.kernels import GHS, GHS_PAPER, Kernel, matrices_for
 from shiftproof.layers import GHS2d
-from shiftproof.pivots import select_pivot
+from shiftproof.pivots import score_phase, select_pivot
 
 needs_kernels = pytest.mark.skipif(native.library is None, reason="the kernels were not built: no C compiler")
 LAYOUTS = [torch.contiguous_format, torch.channels_last]
@@ -83,6 +83,31 @@ def test_find(channels: int, layout: torch.memory_format) -> None:
         low = torch.full_like(x, -torch.inf)
         low[:, 0, 0, 0] = -3.0
         assert native.find(low) is not None
+
+
+@needs_kernels
+@given(st.data())
+def test_find_phases_is_the_rule(data: st.DataObject) -> None:
+    """The rule of `score_phase`, bit for bit: any sizes, grids and layouts, tied or not, infinities, all magnitudes."""
+    draw = data.draw
+    batch, channels = draw(st.integers(1, 3)), draw(st.integers(1, 40))
+    sizes = draw(st.tuples(st.integers(1, 24), st.integers(1, 40) | st.just(600)))
+    if draw(st.booleans()):
+        sizes = sizes[1], sizes[0]
+    counts = [-(-n // draw(st.integers(1, 4))) for n in sizes]
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 999)))
+    x = torch.randn(batch, channels, *sizes, generator=generator).contiguous(memory_format=draw(st.sampled_from(LAYOUTS)))
+    x = (x * 2).round() if draw(st.booleans()) else x
+    x *= draw(st.sampled_from([1.0, 1e-42, 1e38, 0.0]))
+    x.flatten()[0] = draw(st.sampled_from([1.0, torch.inf, -torch.inf]))
+    found = native.find(x, [grids.phases(m, n) for m, n in zip(sizes, counts)])
+    scores = score_phase(x, counts).flatten(1)
+    alone = (scores == scores.amax(1, keepdim=True)).sum(1) == 1
+    assert (found is not None) == bool(alone.all())
+    if found is not None:
+        assert torch.equal(found[:, 0] * sizes[1] + found[:, 1], scores.argmax(1))
+    x[-1, -1, -1, -1] = torch.nan
+    assert native.find(x, [1, 1]) is None
 
 
 @needs_kernels

@@ -1,5 +1,7 @@
 """The pivot: where it is, that it moves with the map, and what breaks ties."""
 
+from fractions import Fraction
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,7 +10,7 @@ from torch import Tensor
 
 from laws import all_shifts, best_position, hard_maps
 from shiftproof import pivots
-from shiftproof.pivots import aligned_rank, dense_rank, score_energy, select_pivot
+from shiftproof.pivots import aligned_rank, dense_rank, score_energy, score_phase, select_pivot
 from shiftproof.shifts import circular_shift
 
 
@@ -66,15 +68,66 @@ def test_budget_of_shortcuts_changes_nothing() -> None:
         assert torch.equal(circular_shift(x, -other), aligned)
 
 
-@pytest.mark.parametrize("rule", ["max", "energy", lambda x: x.abs().amax(1)], ids=["max", "energy", "callable"])
+@pytest.mark.parametrize(
+    "rule", ["max", "phase", "energy", lambda x: x.abs().amax(1)], ids=["max", "phase", "energy", "callable"]
+)
 @pytest.mark.parametrize("name", hard_maps())
 def test_pivot_moves_with_the_map(name: str, rule: str) -> None:
     """Maps aligned at their pivots are equal, whatever the shift."""
     x = hard_maps((4, 6))[name]
-    reference = circular_shift(x, -select_pivot(x, rule))
+    reference = circular_shift(x, -select_pivot(x, rule, counts=(2, 4)))
     for shift in all_shifts((4, 6)):
         moved = circular_shift(x, shift)
-        assert torch.equal(circular_shift(moved, -select_pivot(moved, rule)), reference)
+        assert torch.equal(circular_shift(moved, -select_pivot(moved, rule, counts=(2, 4))), reference)
+
+
+@given(x=tied_maps(max_size=8, levels=40), strides=st.tuples(st.integers(1, 4), st.integers(1, 4)))
+def test_the_best_phase_is_decided_by_all_its_pixels(x: Tensor, strides: tuple[int, int]) -> None:
+    """The maximum among the positions whose phase adds up to the most, found with loops and fractions."""
+    sizes = x.shape[2:]
+    counts = [-(-m // s) for m, s in zip(sizes, strides)]
+    best = x[0].amax(0)
+    top = max(float(best.max()), 1.0)
+
+    def total(i: int, j: int) -> int:
+        rows, columns = ([k for k in range(m) if (k - at) * n % m == 0] for at, m, n in zip((i, j), sizes, counts))
+        return sum(round(Fraction(float(best[r, c])) / Fraction(top) * 2**22) for r in rows for c in columns)
+
+    totals = torch.tensor([[total(i, j) for j in range(sizes[1])] for i in range(sizes[0])])
+    expected = torch.where(totals == totals.max(), best, -torch.inf)
+    assert torch.equal(score_phase(x, counts)[0], expected)
+    row, column = select_pivot(x, "phase", counts=counts)[0].tolist()
+    assert expected[row, column] == expected.max()
+
+
+def test_where_every_position_is_a_phase_the_maximum_decides() -> None:
+    """That is so where the sizes of map and output have no common divisor."""
+    x = torch.randn(20, 3, 7, 9)
+    assert torch.equal(select_pivot(x, "phase", counts=(4, 5)), select_pivot(x))
+    assert not torch.equal(select_pivot(x, "phase", counts=(7, 3)), select_pivot(x))
+
+
+def test_phases_of_one_output_are_alike() -> None:
+    """Stride 1: a single phase, so the maximum decides again."""
+    x = torch.randn(20, 3, 6, 8)
+    assert torch.equal(select_pivot(x, "phase", counts=(6, 8)), select_pivot(x))
+
+
+def test_a_phase_is_hard_to_change() -> None:
+    """A single bright pixel moves the maximum, and the phase only if it outweighs the rest of its phase."""
+    x = torch.rand(1, 1, 32, 32)
+    x[..., ::2, ::2] += 0.5
+    x[..., 10, 20] = 2.0
+    spoilt = x.clone()
+    spoilt[..., 11, 21] = 3.0
+    assert select_pivot(x).tolist() == select_pivot(x, "phase", counts=(16, 16)).tolist() == [[10, 20]]
+    assert select_pivot(spoilt).tolist() == [[11, 21]]
+    assert select_pivot(spoilt, "phase", counts=(16, 16)).tolist() == [[10, 20]]
+
+
+def test_phases_need_the_sizes_of_the_output() -> None:
+    with pytest.raises(ValueError, match=r"`pivot='phase'` needs `counts`"):
+        select_pivot(torch.rand(1, 1, 4, 4), "phase")
 
 
 def test_pivot_is_the_maximum_over_all_channels() -> None:
@@ -228,7 +281,7 @@ def test_dense_rank() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pivot": "maximum"}, "`pivot` .='maximum'. must be one of 'max', 'energy', 'per-channel'"),
+        ({"pivot": "maximum"}, "`pivot` .='maximum'. must be one of 'max', 'phase', 'energy', 'per-channel'"),
         ({"pivot": 3}, "`pivot` must be a name or a function, not int"),
         ({"ties": "coin"}, "`ties` .='coin'. must be one of 'exact', 'window', 'first'"),
         ({"pivot": lambda x: x}, "must return scores of shape"),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from shiftproof import checks
 
-GRIDS = ("inclusive", "periodic")
+GRIDS = ("inclusive", "periodic", "pivot")
 _ORDERS = re.compile(r"(\d*)\s*\*?\s*([NM])\s*(?:/\s*([1-9]\d*))?")
 _SIGMA = re.compile(r"(?:(\d*\.?\d+)\s*\*\s*)?(rule|band)")
 
@@ -42,12 +42,32 @@ def samples(size: int, count: int, grid: str) -> npt.NDArray[np.float64]:
     """Positions of `count` output samples over an axis of `size` pixels.
 
     `"inclusive"` is the paper's grid: Eq. 9 with N points, first and last on the ends of [-1, 1].
-    `"periodic"` spaces them by L/N, so that the distance from the last to the wrapped first is the same.
+    `"periodic"` spaces them by L/N, so that the distance from the last to the wrapped first is the same, and centres
+    them: at even sizes and stride 2 each lies between two pixels.
+    `"pivot"` spaces them likewise and puts one on the middle pixel M//2, to which `anchor="center"` moves the pivot. An
+    odd axis with an even number of samples keeps the former, which is symmetric around that pixel.
+
+    >>> samples(8, 4, "pivot") == pixels(8)[::2]
+    array([ True,  True,  True,  True])
     """
     if grid == "inclusive":
         return pixels(count)
     j = np.arange(count, dtype=np.float64)
-    return (2 * j - count + 1) * (period(size) / (2 * count))
+    spacing = period(size) / count
+    if grid == "pivot" and (size % 2 == 0 or count % 2 == 1):
+        return pixels(size)[size // 2] + (j - count // 2) * spacing
+    return (2 * j - count + 1) * (spacing / 2)
+
+
+def phases(size: int, count: int) -> int:
+    """After how many pixels an equally spaced grid of `count` samples lies on itself again: M / gcd(M, N).
+
+    The stride where it divides the size; otherwise up to the whole size, and then no two positions are alike.
+
+    >>> phases(32, 16), phases(12, 8), phases(15, 8)
+    (2, 3, 15)
+    """
+    return size // math.gcd(size, count)
 
 
 def resolve_orders(orders: int | str, size: int, count: int) -> int:

@@ -37,7 +37,8 @@ class Kernel:
     `sigma`: their scale, a number, `"rule"` (Eq. 24), `"band"` (cut off at the output's Nyquist limit), or a
     multiple such as `"0.5*band"`.
     `extension`: the map continued by `"zero"` or `"periodic"` beyond its border when moments are taken.
-    `grid`: output samples `"inclusive"` of both ends, or `"periodic"`, equally spaced around the wrapped axis.
+    `grid`: output samples `"inclusive"` of both ends; `"periodic"`, equally spaced around the wrapped axis and centred
+    on the map; or `"pivot"`, likewise, with a sample on the pixel to which the pivot is moved (see `grids.samples`).
     `projection`: `"quadrature"` or `"least-squares"`.
     `gain`: `"paper"`, or `"unit"` to divide each row by its sum, so that a constant stays what it is.
     `taper`: the weight of order p. 1 up to K (`"none"`, the paper); 1 - p/K (`"linear"`, the arithmetic mean of the

@@ -9,6 +9,7 @@
 
    Compiled with -fopenmp but linked to no OpenMP library: it uses the threads of the one that torch brings. */
 
+#include <float.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +24,15 @@
 #define LANES 16
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t mask __attribute__((vector_size(4 * LANES)));
+typedef int32_t whole __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 #define AT(pointer) (*(vec *)(pointer))
 
 #define ROWS 4             /* of a matrix whose sums run over rows of a map */
 #define LINES 8            /* rows of a map that are multiplied along together */
 #define PIECE (32 * LANES) /* floats of which the search keeps the maxima */
+
+#define STEPS (1 << 22)    /* as in pivots.py */
+#define RUN 256            /* rows whose whole numbers an int32 can add up */
 
 enum { NO_MEMORY = 1, UNDECIDED = 2 };
 
@@ -45,6 +50,7 @@ typedef struct {
   band first, second;                   /* (n1, h) and (n2, w) */
   int64_t *pivots;                      /* (samples or samples * channels, 2) */
   long origin[2];                       /* where they are moved to */
+  long phases[2];                       /* of the grid on both axes; 0 where the largest value decides alone */
   int together, per_channel, backwards; /* pixels lie together; backwards: the output is turned, not the input */
   long pieces;                          /* in which one sample is worked on: planes, or stretches of rows */
 } job;
@@ -60,9 +66,10 @@ INLINE void start(const job *t, long sample, long *r, long *c) {
   *c = wrap(t->pivots[2 * sample + 1] - t->origin[1], t->backwards ? t->n2 : t->w);
 }
 
-/* how many floats `planes`, `pixels` and `search` want to work with */
+/* how many floats `planes`, `pixels` and `search`, or `search_phases`, want to work with */
 INLINE long room(const job *t) {
   long size = t->h * t->w, pieces = (size * t->channels / PIECE + 1) * LANES;
+  if (t->phases[0]) pieces = 2 * t->phases[0] * t->phases[1] + padded(t->w) + size + LANES;
   long maps = t->together ? (t->h * t->n2 + t->w) * t->channels + 2 * LANES + t->h
                           : t->n1 * padded(t->w) + LINES * padded(t->n2) + (t->h + 1) * LANES;
   return maps > pieces ? maps : pieces;
@@ -262,8 +269,104 @@ CLONES static int search(const job *t, float *best, long b) {
   return undecided;
 }
 
+/* the largest entry of a vector */
+INLINE float largest(vec value) {
+  float top = value[0];
+  for (int l = 1; l < LANES; l++) top = value[l] > top ? value[l] : top;
+  return top;
+}
+
+/* a vector of the `left` floats at `from`, at least one, the first of them in place of what is missing */
+INLINE void load(vec *to, const float *from, long left) {
+  if (left >= LANES)
+    *to = AT(from);
+  else {
+    *to = (vec){0} + from[0];
+    memcpy(to, from, sizeof(float) * left);
+  }
+}
+
+/* the largest value over the channels at each position of a sample; whether there is NaN */
+INLINE int maxima(const job *t, float *score, const float *in) {
+  long size = t->h * t->w, n = t->channels;
+  mask extreme = {0};
+  if (t->together)
+    for (long p = 0; p < size; p++, in += n) {
+      vec top;
+      load(&top, in, n);
+      mask bits = (mask)top & 0x7fffffff;
+      for (long c = LANES; c < n; c += LANES) {
+        vec next = c + LANES <= n ? AT(in + c) : AT(in + n - LANES); /* the last ones, some of them once more */
+        top = LARGER(next, top);
+        bits = LARGER((mask)next & 0x7fffffff, bits);
+      }
+      extreme = LARGER(bits, extreme);
+      score[p] = largest(top);
+    }
+  else
+    for (long c = 0; c < n; c++, in += size)
+      for (long p = 0; p < size; p += LANES) {
+        vec next;
+        load(&next, in + p, size - p);
+        extreme = LARGER((mask)next & 0x7fffffff, extreme);
+        AT(score + p) = c ? LARGER(next, AT(score + p)) : next;
+      }
+  int ill = 0;
+  for (int l = 0; l < LANES; l++) ill |= extreme[l] > 0x7f800000;
+  return ill;
+}
+
+/* `search` in the phase whose largest values over the channels have the largest sum. Added up are whole numbers, STEPS
+   from nothing to the largest, so that the order does not matter; a sum over RUN of them still is an int32. */
+CLONES static int search_phases(const job *t, float *scratch, long b) {
+  const long size = t->h * t->w, rows = t->phases[0], columns = t->phases[1], wide = padded(t->w);
+  const vec most = (vec){0} + FLT_MAX, round = (vec){0} + 3 * (float)STEPS; /* adding it leaves no room for a fraction */
+  int64_t *sums = (int64_t *)scratch;
+  int32_t *line = (int32_t *)(sums + rows * columns);
+  float *score = (float *)(line + wide);
+  if (maxima(t, score, t->in + b * size * t->channels)) return 1;
+  vec top = {0};
+  for (long p = 0; p < size; p += LANES) {
+    vec level;
+    load(&level, score + p, size - p);
+    level = (vec)((mask)level & 0x7fffffff);
+    top = LARGER(level, top);
+  }
+  float scale = largest(top);
+  scale = scale > FLT_MAX ? FLT_MAX : scale > 0 ? scale : 1;
+  memset(sums, 0, sizeof(int64_t) * rows * columns);
+  for (long a = 0; a < rows; a++)
+    for (long i = a, from = a; i < t->h; from = i) {
+      memset(line, 0, sizeof(int32_t) * wide);
+      for (; i < t->h && i - from < RUN * rows; i += rows)
+        for (long j = 0; j < t->w; j += LANES) {
+          vec value;
+          load(&value, score + i * t->w + j, t->w - j);
+          value = LARGER(-most, value);
+          value = -LARGER(-most, -value);
+          value = (value / scale * STEPS + round) - round;
+          *(whole *)(line + j) += __builtin_convertvector(value, mask);
+        }
+      for (long j = 0, k = 0; j < t->w; j++, k = around(k + 1, columns)) sums[a * columns + k] += line[j];
+    }
+  int64_t best = sums[0];
+  for (long k = 1; k < rows * columns; k++) best = sums[k] > best ? sums[k] : best;
+  long where = -1, times = 0;
+  for (long k = 0; k < rows * columns; k++)
+    for (long i = k / columns; sums[k] == best && i < t->h; i += rows)
+      for (long j = k % columns; j < t->w; j += columns) {
+        long p = i * t->w + j;
+        if (where < 0 || score[p] > score[where])
+          where = p, times = 1;
+        else
+          times += score[p] == score[where];
+      }
+  t->pivots[2 * b] = where / t->w, t->pivots[2 * b + 1] = where % t->w;
+  return times > 1;
+}
+
 /* Find the pivots (`find`), sample the maps there (`out`), or both, sample after sample while it is in the cache.
-   sizes: samples, channels, h, w, n1, n2, the origin, taps of both matrices; bands: weights and starts of the first
+   sizes: samples, channels, h, w, n1, n2, the origin, taps of both matrices, phases; bands: weights and starts of the first
    matrix, then of the second; see `job` for the rest. 0 when done, otherwise NO_MEMORY or UNDECIDED, where a sample has
    NaN or its largest value at several positions. */
 int shiftproof_sample(const float *in, float *out, const int64_t *sizes, const void *const *bands, int64_t *pivots,
@@ -271,7 +374,8 @@ int shiftproof_sample(const float *in, float *out, const int64_t *sizes, const v
   job t = {.in = in, .out = out, .samples = sizes[0], .channels = sizes[1], .h = sizes[2], .w = sizes[3],
            .n1 = sizes[4], .n2 = sizes[5], .pivots = pivots, .origin = {sizes[6], sizes[7]},
            .first = {bands[0], bands[1], sizes[8]}, .second = {bands[2], bands[3], sizes[9]},
-           .together = together, .per_channel = per_channel, .backwards = backwards};
+           .phases = {sizes[10], sizes[11]}, .together = together, .per_channel = per_channel,
+           .backwards = backwards};
   int failed = 0;
   if (find && out && t.samples < 2 * threads) { /* too few to share them out */
     failed = shiftproof_sample(in, NULL, sizes, bands, pivots, 1, together, 0, 0, threads);
@@ -286,7 +390,7 @@ int shiftproof_sample(const float *in, float *out, const int64_t *sizes, const v
     long from = parts * i / threads, to = parts * (i + 1) / threads, step = find ? 1 : to - from;
     if (!scratch) failed = NO_MEMORY;
     for (; from < to && !failed; from += step) {
-      if (find && search(&t, scratch, from))
+      if (find && (t.phases[0] ? search_phases : search)(&t, scratch, from))
         failed = UNDECIDED;
       else if (out)
         (together ? pixels : planes)(&t, scratch, from * each, (from + step) * each);

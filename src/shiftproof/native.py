@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 from shiftproof.shifts import pixels_together
 
 _LANES, _ROWS = 16, 4  # as in native.c
-_Sizes, _Bands = ctypes.c_int64 * 10, ctypes.c_void_p * 4
+_Sizes, _Bands = ctypes.c_int64 * 12, ctypes.c_void_p * 4
 _THREADED = 1_000_000  # operations below which a second thread does not pay
 # what the kernels read and write, whatever torch's defaults are
 _FLOATS: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
@@ -57,10 +57,13 @@ def fits(x: Tensor) -> bool:
     )
 
 
-def find(x: Tensor) -> Tensor | None:
-    """The positions (B, 2) of the maxima over all channels, where every sample has just one and no NaN."""
+def find(x: Tensor, phases: Sequence[int] | None = None) -> Tensor | None:
+    """The positions (B, 2) of the maxima over all channels, where every sample has just one and no NaN.
+
+    With `phases`, so many on each axis, of the maxima in the best phase: `pivots.score_phase`.
+    """
     pivots = _no_pivots(x)
-    return pivots if _run(_laid_out(x), pivots, find=True) else None
+    return pivots if _run(_laid_out(x), pivots, phases=phases, find=True) else None
 
 
 def sample(
@@ -77,11 +80,13 @@ def sample(
     return out if _run(x, selection.contiguous(), out, origin, matrices, backwards=backwards) else None
 
 
-def find_and_sample(x: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
+def find_and_sample(
+    x: Tensor, origin: Sequence[int], matrices: Sequence[Tensor], phases: Sequence[int] | None = None
+) -> tuple[Tensor, Tensor] | None:
     """`sample` at the pivots of `find`, and these; each map is read from memory once."""
     x = _laid_out(x)
     out, pivots = _empty(x, matrices), _no_pivots(x)
-    return (out, pivots) if _run(x, pivots, out, origin, matrices, find=True) else None
+    return (out, pivots) if _run(x, pivots, out, origin, matrices, phases, find=True) else None
 
 
 def _laid_out(x: Tensor) -> Tensor:
@@ -107,6 +112,7 @@ def _run(
     out: Tensor | None = None,
     origin: Sequence[int] = (0, 0),
     matrices: Sequence[Tensor] = (),
+    phases: Sequence[int] | None = None,
     *,
     find: bool = False,
     backwards: bool = False,
@@ -120,7 +126,7 @@ def _run(
     failed: int = library.shiftproof_sample(
         x.data_ptr(),
         out.data_ptr() if out is not None else None,
-        _Sizes(*x.shape, *counts, *origin, *taps),
+        _Sizes(*x.shape, *counts, *origin, *taps, *(phases or (0, 0))),
         _Bands(*(t.data_ptr() for band in bands for t in band)),
         pivots.data_ptr(),
         find,

@@ -1,8 +1,8 @@
 """Where a map is anchored: the pivot, found by a rule that moves with the map, ties included.
 
 The pivot of a sample is the position of its largest score. It must move with the map bit for bit, so scores are
-made of maxima and elementwise chains only: a library sum over channels rounds differently at different
-positions. Letters: B batch, C channels, P pixels (the product of the sizes d1..dn).
+made of maxima, elementwise chains and sums of whole numbers only: a library sum of others rounds differently at
+different positions. Letters: B batch, C channels, P pixels (the product of the sizes d1..dn).
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof import checks, native
+from shiftproof import checks, expansion, grids, native
 from shiftproof.precision import wide
 from shiftproof.tracing import is_eager
 
 Rule = Callable[[Tensor], Tensor]
 Plan = tuple[int, list[int]]  # how many ranks are merged at a time, and how often along each axis
 TIES = ("exact", "window", "first")
+_STEPS = 2**22  # from nothing to the largest value, where values are added up as whole numbers
 _SYMBOLIC_DOUBLINGS = {1: 32, 2: 16, 3: 12}  # by dimension: signals of 2^32 samples, images of 65,536 pixels each way
 
 
@@ -40,12 +41,47 @@ def score_energy(x: Tensor) -> Tensor:
     return terms[:, 0]
 
 
+def score_phase(x: Tensor, counts: Sequence[int]) -> Tensor:
+    """`score_max` in the best phase, minus infinity elsewhere. (B, C, d1..dn) -> (B, d1..dn)
+
+    A phase are the positions that lie on one grid of `counts` samples: whichever of them is the pivot, a periodic
+    output is the same up to its own shift. The best phase is the one whose largest values over the channels have the
+    largest sum, so it is decided by all of its pixels. Added up are whole numbers, which cannot round.
+    """
+    best = x.amax(1)
+    finite = torch.finfo(wide(x.dtype)).max
+    level = best.to(wide(x.dtype)).clamp(-finite, finite)
+    axes = tuple(range(1, best.dim()))
+    top = level.abs().amax(axes, keepdim=True)
+    whole = (level / torch.where(top > 0, top, 1.0) * _STEPS).round()
+    # float64 holds whole numbers up to 2^53: those of two thousand million pixels
+    sums = expansion.along_axes(whole.double(), [_same_phase(m, n, x) for m, n in zip(x.shape[2:], counts)])
+    return torch.where(sums == sums.amax(axes, keepdim=True), best, -torch.inf)
+
+
+def _same_phase(size: int, count: int, like: Tensor) -> Tensor:
+    """1 for each pair of positions that is a multiple of `size / count` apart, else 0. (size, size)"""
+    i = torch.arange(size, device=like.device)
+    return ((i[:, None] - i) * count).remainder(size).eq(0).double()
+
+
 RULES: dict[str, Rule] = {"max": score_max, "energy": score_energy}
-PIVOTS = (*RULES, "per-channel")
+NATIVE = ("max", "phase")  # what the compiled kernels know
+PIVOTS = ("max", "phase", "energy", "per-channel")
+
+
+def phases(pivot: str | Rule, sizes: Sequence[int], counts: Sequence[int]) -> list[int] | None:
+    """How many phases each axis has for `pivot="phase"`; None where only the largest value counts."""
+    found = [grids.phases(m, n) for m, n in zip(sizes, counts)]
+    return found if pivot == "phase" and found != list(sizes) else None
 
 
 def select_pivot(
-    x: Tensor, pivot: str | Rule = "max", ties: str = "exact", companions: Sequence[Tensor] = ()
+    x: Tensor,
+    pivot: str | Rule = "max",
+    ties: str = "exact",
+    companions: Sequence[Tensor] = (),
+    counts: Sequence[int] | None = None,
 ) -> Tensor:
     """The pivot of each sample of `x` (B, C, d1..dn), as (B, n) positions in (row, column) order.
 
@@ -54,9 +90,10 @@ def select_pivot(
     * a sample that contains NaN has no pivot: its entry is -1;
     * not differentiable: gradients pass through the values, not through the choice.
 
-    `pivot` names the score whose maximum is taken: `"max"` over all channels (the paper), `"energy"`, or a
-    function (B, C, d1..dn) -> (B, d1..dn) that moves with its input; `"per-channel"` gives each channel a pivot
-    of its own, (B, C, n), for ablation.
+    `pivot` names the score whose maximum is taken: `"max"` over all channels (the paper); `"phase"`, the same among
+    the positions whose phase on the grid of the output, of sizes `counts`, has the largest sum of maxima
+    (`score_phase`); `"energy"`; or a function (B, C, d1..dn) -> (B, d1..dn) that moves with its input.
+    `"per-channel"` gives each channel a pivot of its own, (B, C, n), for ablation.
     `ties`: `"exact"` compares the aligned maps themselves in the order of `aligned_rank`, `companions` included
     (the maps of other branches that will share the pivot); `"window"` is the paper's suggestion, the larger
     neighbourhood sum over 3 x 3 and then 5 x 5 pixels, which cannot decide every case; `"first"` takes the
@@ -78,16 +115,20 @@ def select_pivot(
         # every channel is a sample of one channel
         planes = [t.flatten(0, 1).unsqueeze(1) for t in (x, *others)]
         return select_pivot(planes[0], "max", ties, planes[1:]).view(x.shape[0], x.shape[1], x.dim() - 2)
-    return _select(x, pivot, ties, others)
+    if pivot == "phase" and counts is None:
+        raise ValueError("`pivot='phase'` needs `counts`, the sizes of the output.")
+    return _select(x, pivot, ties, others, counts or x.shape[2:])
 
 
-def _select(x: Tensor, pivot: str | Rule, ties: str, companions: Sequence[Tensor]) -> Tensor:
-    if pivot == "max" and is_eager(x) and native.fits(x):
-        found = native.find(x)
+def _select(x: Tensor, pivot: str | Rule, ties: str, companions: Sequence[Tensor], counts: Sequence[int]) -> Tensor:
+    if pivot in NATIVE and is_eager(x) and native.fits(x):
+        found = native.find(x, phases(pivot, x.shape[2:], counts))
         if found is not None:
             return found
-    rule = RULES[pivot] if isinstance(pivot, str) else pivot
-    scores = rule(x)
+    if pivot == "phase":
+        scores = score_phase(x, counts)
+    else:
+        scores = RULES[pivot](x) if isinstance(pivot, str) else pivot(x)
     if scores.shape != (x.shape[0], *x.shape[2:]):
         raise ValueError(
             f"`pivot` must return scores of shape {(x.shape[0], *x.shape[2:])} for maps of shape {tuple(x.shape)}, "

@@ -28,9 +28,14 @@ def resample(x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequ
     return _forward(x, selection, origin, matrices)
 
 
-def find_and_resample(x: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
-    """`resample` of eager maps at their maxima, and these; None where it needs more than one pass over the maps."""
-    done = native.find_and_sample(x, origin, matrices) if native.fits(x) else None
+def find_and_resample(
+    x: Tensor, origin: Sequence[int], matrices: Sequence[Tensor], phases: Sequence[int] | None = None
+) -> tuple[Tensor, Tensor] | None:
+    """`resample` of eager maps at their maxima, and these; None where it needs more than one pass over the maps.
+
+    With `phases`, at the maximum of the best phase: `pivots.score_phase`.
+    """
+    done = native.find_and_sample(x, origin, matrices, phases) if native.fits(x) else None
     if done is None or not has_derivative(x):
         return done
     out, selection = done

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from shiftproof import checks, expansion
 from shiftproof.kernels import GHS, Kernel, matrices_for
-from shiftproof.pivots import TIES, Rule, select_pivot
+from shiftproof.pivots import NATIVE, TIES, Rule, phases, select_pivot
 from shiftproof.resample import find_and_resample, mark_absent, resample
 from shiftproof.shifts import circular_shift
 from shiftproof.tracing import is_eager
@@ -140,16 +140,27 @@ def run(
     if selection is not None:
         checks.maps("x", x, ndim)
         check_range(selection, x)
-    elif pivot == "max" and ties in TIES and not companions and is_eager(x):
-        done = find_and_resample(x, *_plan(x, stride, ndim, **options))
+    elif pivot in NATIVE and ties in TIES and not companions and is_eager(x):
+        origin, matrices = _plan(x, stride, ndim, **options)
+        counts = [matrix.shape[0] for matrix in matrices]
+        done = find_and_resample(x, origin, matrices, phases(pivot, x.shape[2:], counts))
         if done is not None:
             return done
     if selection is None:
-        selection = select(x, *companions, pivot=pivot, ties=ties, ndim=ndim)
+        size = options.get("output_size")
+        selection = select(x, *companions, pivot=pivot, ties=ties, ndim=ndim, stride=stride, output_size=size)
     return sample(x, selection, stride, ndim=ndim, **options), selection
 
 
-def select(x: Tensor, *companions: Tensor, pivot: str | Rule = "max", ties: str = "exact", ndim: int = 2) -> Tensor:
+def select(
+    x: Tensor,
+    *companions: Tensor,
+    pivot: str | Rule = "max",
+    ties: str = "exact",
+    ndim: int = 2,
+    stride: int | Sequence[int] = 2,
+    output_size: int | Sequence[int] | None = None,
+) -> Tensor:
     """`select_pivot` on maps (B, C, d1..dn), with its arguments checked."""
     for i, t in enumerate((x, *companions)):
         checks.maps("x" if i == 0 else f"companions[{i - 1}]", t, ndim)
@@ -162,7 +173,8 @@ def select(x: Tensor, *companions: Tensor, pivot: str | Rule = "max", ties: str 
         raise RuntimeError(
             "GHS cannot go through `torch.jit.trace`, which keeps one side of every branch: use `torch.export`."
         )
-    return select_pivot(x, pivot, ties, companions)
+    counts = _output_size(x.shape[2:], checks.per_axis("stride", stride, ndim), output_size)
+    return select_pivot(x, pivot, ties, companions, counts)
 
 
 def sample(

@@ -98,7 +98,7 @@ def measure_aliasing(
     found, n = surviving(layer, waves, size, checks.integer("phases", phases, minimum=2))
     highest = torch.tensor(waves).abs().amax(1)
     above, below = 2 * highest > n, 2 * highest < n
-    shifted_grid = isinstance(layer, GHSBase) and layer.kernel.grid != "periodic"
+    shifted_grid = isinstance(layer, GHSBase) and layer.kernel.grid == "inclusive"
     place = {wave: i for i, wave in enumerate(waves)}
     steps = range(1, size // 2 + 1)
     along = {

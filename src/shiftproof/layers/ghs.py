@@ -61,7 +61,15 @@ class GHSBase(Downsample):
 
     def select(self, x: Tensor, *companions: Tensor) -> Tensor:
         """The pivots of `x`; `companions` share them, and break the ties that `x` itself leaves open."""
-        return sampling.select(x, *companions, pivot=self.pivot, ties=self.ties, ndim=self.ndim)
+        return sampling.select(
+            x,
+            *companions,
+            pivot=self.pivot,
+            ties=self.ties,
+            ndim=self.ndim,
+            stride=self.stride,
+            output_size=self.output_size,
+        )
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """The samples of `x`, and the pivots too if `return_selection` is set."""
