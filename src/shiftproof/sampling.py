@@ -78,7 +78,7 @@ def ghs2d(  # type: ignore[misc]
     gain: str = GHS.gain,
     taper: str = GHS.taper,
     anchor: str = "center",
-    pivot: str | Rule = "max",
+    pivot: str | Rule = "phase",
     ties: str = "exact",
     companions: Sequence[Tensor] = (),
     selection: Tensor | None = None,
@@ -88,7 +88,7 @@ def ghs2d(  # type: ignore[misc]
 
     .. math:: \hat F^* = Q_N^\top A^*_{\max}(F) Q_N = R\, F^{[a - p]} R^\top
 
-    with p the pivot (the position of the maximum), a the anchor it is moved to, R the fixed matrix of
+    with p the pivot (the maximum, in the best phase), a the anchor it is moved to, R the fixed matrix of
     `sampling_matrix`.
 
     * theorem 2: for every input and every circular shift the output is equal, bit for bit on equal shapes and
@@ -102,7 +102,7 @@ def ghs2d(  # type: ignore[misc]
 
     `orders`, `sigma`, `extension`, `grid`, `projection`, `gain` and `taper` make the matrix: see `Kernel`. `anchor` is
     `"center"` or `"corner"` (the paper). `pivot` and `ties` are those of `select_pivot`. `output_size` takes the
-    place of `stride`. The paper's layer is `**vars(GHS_PAPER), anchor="corner"`.
+    place of `stride`. The paper's layer is `**vars(GHS_PAPER), anchor="corner", pivot="max"`.
 
     Branches that meet again must share one pivot: `return_selection` hands it out, and as `selection` it replaces
     the search on the other branch. Name that branch among the `companions` when the pivot is found, so that it can

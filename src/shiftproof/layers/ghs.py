@@ -41,7 +41,7 @@ class GHSBase(Downsample):
         gain: str = GHS.gain,
         taper: str = GHS.taper,
         anchor: str = "center",
-        pivot: str | Rule = "max",
+        pivot: str | Rule = "phase",
         ties: str = "exact",
         return_selection: bool = False,
     ) -> None:
@@ -56,8 +56,10 @@ class GHSBase(Downsample):
 
     @classmethod
     def paper(cls: type[G], stride: int | Sequence[int] = 2, **options: Any) -> G:
-        """The layer of the paper to the letter: corner anchor, K = N functions, scale rule, zero extension."""
-        return cls(stride, **{**vars(GHS_PAPER), "anchor": "corner", **options})
+        """The layer of the paper to the letter: pivot at the maximum, in the corner; K = N functions, scale rule, zero
+        extension.
+        """
+        return cls(stride, **{**vars(GHS_PAPER), "anchor": "corner", "pivot": "max", **options})
 
     def select(self, x: Tensor, *companions: Tensor) -> Tensor:
         """The pivots of `x`; `companions` share them, and break the ties that `x` itself leaves open."""
@@ -89,7 +91,7 @@ class GHSBase(Downsample):
     def options(self) -> dict[str, Any]:
         """What differs from the defaults."""
         mine = {**vars(self.kernel), "anchor": self.anchor, "pivot": self.pivot, "ties": self.ties}
-        usual = {**dataclasses.asdict(GHS), "anchor": "center", "pivot": "max", "ties": "exact"}
+        usual = {**dataclasses.asdict(GHS), "anchor": "center", "pivot": "phase", "ties": "exact"}
         shown = {k: v for k, v in mine.items() if v != usual[k]}
         if self.output_size is not None:
             shown = {"output_size": self.output_size, **shown}
