@@ -94,6 +94,20 @@ def best_position(scores: Tensor, maps: list[Tensor]) -> tuple[int, ...]:
     return max(all_shifts(sizes), key=key)
 
 
+def phase_scores(best: Tensor, counts: Sequence[int]) -> Tensor:
+    """`pivot="phase"` with loops: `best` where its phase adds up to the most, else minus infinity. (d1..dn)"""
+    sizes = tuple(best.shape)
+    top = best.abs().max()
+    steps = {p: round(float(best[p] / top) * 2**22) if top > 0 else 0 for p in all_shifts(sizes)}
+
+    def total(position: tuple[int, ...]) -> int:
+        lines = [[k for k in range(m) if (k - i) * n % m == 0] for i, m, n in zip(position, sizes, counts)]
+        return sum(steps[p] for p in itertools.product(*lines))
+
+    totals = torch.tensor([total(p) for p in all_shifts(sizes)]).view(sizes)
+    return torch.where(totals == totals.max(), best, -torch.inf)
+
+
 def outside(x: Tensor, index: tuple[int, ...], padding: str) -> Tensor | None:
     """x[..., index] with the border continued by `padding`; None where there is nothing."""
     where = []

@@ -3,7 +3,7 @@
 import copy
 import io
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laws import DTYPES, TOLERANCE, all_shifts, at, best_position, blur_oracle, max_oracle, outside, stir
+from laws import DTYPES, TOLERANCE, all_shifts, at, best_position, blur_oracle, max_oracle, outside, phase_scores, stir
 from shiftproof import layers
 from shiftproof.invariance import assert_shift_equivariant, assert_shift_invariant, same_bits
 from shiftproof.kernels import GHS_PAPER, Kernel, sampling_matrix
@@ -58,10 +58,12 @@ def align_oracle(layer: Downsample, x: Tensor) -> Tensor:
     return strided_oracle(layer.inner, aligned(x, [m // 2 for m in x.shape[2:]]))
 
 
-def aligned(x: Tensor, origin: list[int]) -> Tensor:
+def aligned(x: Tensor, origin: list[int], counts: Sequence[int] = ()) -> Tensor:
+    """Turned to the maximum, or with `counts` to that of the best phase."""
     rows = []
     for sample in x:
-        p = best_position(sample.amax(0), [sample])
+        best = sample.amax(0)
+        p = best_position(phase_scores(best, counts) if counts else best, [sample])
         rows.append(sample.roll([o - q for o, q in zip(origin, p)], tuple(range(1, sample.dim()))))
     return torch.stack(rows)
 
@@ -174,9 +176,10 @@ def lps_oracle(layer: Any, x: Tensor) -> Tensor:
 
 def ghs_oracle(kernel: Kernel, centre: bool) -> Callable[[Downsample, Tensor], Tensor]:
     def oracle(layer: Downsample, x: Tensor) -> Tensor:
-        out = aligned(x, [m // 2 if centre else 0 for m in x.shape[2:]])
-        for axis, m in enumerate(x.shape[2:], start=2):
-            matrix = torch.from_numpy(sampling_matrix(m, -(-m // layer.stride[0]), kernel))
+        counts = [-(-m // layer.stride[0]) for m in x.shape[2:]]
+        out = aligned(x, [m // 2 if centre else 0 for m in x.shape[2:]], counts if centre else ())
+        for axis, (m, n) in enumerate(zip(x.shape[2:], counts), start=2):
+            matrix = torch.from_numpy(sampling_matrix(m, n, kernel))
             out = torch.tensordot(out, matrix, ([axis], [1])).movedim(-1, axis)
         return out
 
@@ -277,7 +280,7 @@ FUNCTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "aps": lambda layer, x: layers.polyphase_pool(layers.blur_pool(x, 1), layers.select_component(x)),
     "lps": lambda layer, x: layers.polyphase_pool(layers.blur_pool(x, 1), layer.logits(x).argmax(1)),
     "ghs": lambda layer, x: ghs2d(x),
-    "ghs-paper": lambda layer, x: ghs2d(x, **vars(GHS_PAPER), anchor="corner"),
+    "ghs-paper": lambda layer, x: ghs2d(x, **vars(GHS_PAPER), anchor="corner", pivot="max"),
 }
 
 

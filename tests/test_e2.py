@@ -203,10 +203,11 @@ def test_where_no_shift_law_holds() -> None:
 
 @pytest.mark.parametrize("geometry", e2.GEOMETRIES)
 def test_logits_do_not_change_when_the_image_turns(geometry: str) -> None:
-    """By 90 degrees, to rounding, with images of 29 pixels; with 28 they do."""
+    """By 90 degrees, to rounding, with images of 29 pixels; with 28 only where nothing but the pivot is special."""
     model = network(geometry=geometry)
     assert turning(model, images()) < TOLERANCE[torch.float32]
-    assert turning(model, images(28)) > 1e-3
+    even = turning(model, images(28))
+    assert even < 1e-3 if geometry == "circular" else even > 1e-3
 
 
 @pytest.mark.parametrize("method", methods())

@@ -1,14 +1,12 @@
 """The pivot: where it is, that it moves with the map, and what breaks ties."""
 
-from fractions import Fraction
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from laws import all_shifts, best_position, hard_maps
+from laws import all_shifts, best_position, hard_maps, phase_scores
 from shiftproof import pivots
 from shiftproof.pivots import aligned_rank, dense_rank, score_energy, score_phase, select_pivot
 from shiftproof.shifts import circular_shift
@@ -83,18 +81,9 @@ def test_pivot_moves_with_the_map(name: str, rule: str) -> None:
 
 @given(x=tied_maps(max_size=8, levels=40), strides=st.tuples(st.integers(1, 4), st.integers(1, 4)))
 def test_the_best_phase_is_decided_by_all_its_pixels(x: Tensor, strides: tuple[int, int]) -> None:
-    """The maximum among the positions whose phase adds up to the most, found with loops and fractions."""
-    sizes = x.shape[2:]
-    counts = [-(-m // s) for m, s in zip(sizes, strides)]
-    best = x[0].amax(0)
-    top = max(float(best.max()), 1.0)
-
-    def total(i: int, j: int) -> int:
-        rows, columns = ([k for k in range(m) if (k - at) * n % m == 0] for at, m, n in zip((i, j), sizes, counts))
-        return sum(round(Fraction(float(best[r, c])) / Fraction(top) * 2**22) for r in rows for c in columns)
-
-    totals = torch.tensor([[total(i, j) for j in range(sizes[1])] for i in range(sizes[0])])
-    expected = torch.where(totals == totals.max(), best, -torch.inf)
+    """The maximum among the positions whose phase adds up to the most, found with loops."""
+    counts = [-(-m // s) for m, s in zip(x.shape[2:], strides)]
+    expected = phase_scores(x[0].amax(0), counts)
     assert torch.equal(score_phase(x, counts)[0], expected)
     row, column = select_pivot(x, "phase", counts=counts)[0].tolist()
     assert expected[row, column] == expected.max()

@@ -49,7 +49,7 @@ class Kernel:
     """
 
     orders: int | str = "4N"
-    sigma: float | str = "band"
+    sigma: float | str = "1.5*band"
     extension: str = "periodic"
     grid: str = "pivot"
     projection: str = "quadrature"

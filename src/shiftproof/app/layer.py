@@ -36,7 +36,7 @@ class Settings:
     sigma: str = str(GHS.sigma)
     taper: str = GHS.taper
     anchor: str = "center"
-    pivot: str = "max"
+    pivot: str = "phase"
 
     @property
     def kernel(self) -> Kernel:

@@ -85,7 +85,7 @@ def process(path: Path, image: Tensor, shift: tuple[int, int]) -> Path:
         pivot = select_pivot(picture)[0].tolist()
         aligned = shifts.circular_shift(picture, [-p for p in pivot])
         moments = max_centered_moments(picture, orders=count)[0, 0]
-        samples = ghs2d(picture, output_size=count, **vars(GHS_PAPER), anchor="corner")
+        samples = ghs2d(picture, output_size=count, **vars(GHS_PAPER), anchor="corner", pivot="max")
         outputs.append(samples)
         _picture(axes[row, 0], picture[0, 0], name)
         axes[row, 0].plot(pivot[1], pivot[0], "o", ms=9, mfc="none", mec="#d1495b", mew=1.8)
