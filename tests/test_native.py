@@ -96,7 +96,9 @@ def test_find_phases_is_the_rule(data: st.DataObject) -> None:
         sizes = sizes[1], sizes[0]
     counts = [-(-n // draw(st.integers(1, 4))) for n in sizes]
     generator = torch.Generator().manual_seed(draw(st.integers(0, 999)))
-    x = torch.randn(batch, channels, *sizes, generator=generator).contiguous(memory_format=draw(st.sampled_from(LAYOUTS)))
+    x = torch.randn(batch, channels, *sizes, generator=generator).contiguous(
+        memory_format=draw(st.sampled_from(LAYOUTS))
+    )
     x = (x * 2).round() if draw(st.booleans()) else x
     x *= draw(st.sampled_from([1.0, 1e-42, 1e38, 0.0]))
     x.flatten()[0] = draw(st.sampled_from([1.0, torch.inf, -torch.inf]))

@@ -176,9 +176,9 @@ class E2SFCNN(nn.Module):
 
     * `ghs`, circular, evaluation mode: logits are equal for every circular shift, bit for bit on the CPU;
     * `ghs`, either geometry, evaluation mode: a rotation of the image by 90 degrees leaves the logits alone, to
-      rounding, where the maps that are pooled have odd sizes: images of 29 x 29 (29 and 15, reference 21 and 11). In the
-      circular geometry also on even sizes, where the grid has a sample on the pivot: a turn about it is a turn about
-      the centre and a shift, which nothing behind it notices.
+      rounding, where the maps that are pooled have odd sizes: images of 29 x 29 (29 and 15, reference 21 and 11);
+      circular also on even sizes, where a turn about the pivot is a turn about the centre and a shift, which nothing
+      behind it notices.
     """
 
     def __init__(
