@@ -49,7 +49,7 @@ class Kernel:
     """
 
     orders: int | str = "4N"
-    sigma: float | str = "1.5*band"
+    sigma: float | str = "band"
     extension: str = "periodic"
     grid: str = "pivot"
     projection: str = "quadrature"

@@ -51,7 +51,7 @@ def build(blocks: gr.Blocks) -> None:
                     stride = gr.Slider(*STRIDES, value=usual.stride, step=1, label="Stride", buttons=[])
                     free: dict[str, Any] = {"allow_custom_value": True, "min_width": 110}
                     orders = gr.Dropdown(["N", "2N", "4N", "M"], value=usual.orders, label="Orders", **free)
-                    words = ["1.5*band", "band", "0.5*band", "rule"]
+                    words = ["band", "1.5*band", "0.5*band", "rule"]
                     sigma = gr.Dropdown(words, value=usual.sigma, label="Sigma", **free)
                     taper = gr.Dropdown(list(TAPERS), value=usual.taper, label="Taper", min_width=110)
                     anchor = gr.Radio(list(ANCHORS), value=usual.anchor, label="Anchor", min_width=180)

@@ -86,10 +86,10 @@ ABLATION: dict[str, dict[str, Any]] = {
     "ties: first": _cut_off(ties="first"),
     "separate pivots": _cut_off() | {"model.share": False},
     "head: flatten": _cut_off() | {"model.head": "flatten"},
-    "GHS, sigma: band": _ghs(sigma="band"),
-    "GHS, sigma: band, pivot: max": _ghs(sigma="band", pivot="max"),
-    "GHS, sigma: band, grid: periodic": _ghs(sigma="band", grid="periodic"),
-    "GHS, sigma: band, taper: none": _ghs(sigma="band", taper="none"),
+    "GHS, pivot: max": _ghs(pivot="max"),
+    "GHS, grid: periodic": _ghs(grid="periodic"),
+    "GHS, sigma: 1.5 band": _ghs(sigma="1.5*band"),
+    "GHS, taper: none": _ghs(taper="none"),
 }
 _FEW = {"data.limit": 10000, "optim.epochs": 8, "optim.batch_size": 64, "optim.lr": 0.2}
 _JUDGED = ("accuracy", "consistency", "robustness.noise", "aliasing")
