@@ -348,7 +348,7 @@ class TestAliasing:
         assert measure_aliasing("lpf", size=16)["diagonal"]["energy"] == pytest.approx([g**4 for g in gain])
 
     def test_order_of_methods(self) -> None:
-        """GHS can let less of the energy above the limit through than all others; cut off, it keeps more of what is below.
+        """GHS can let less of the energy above the limit through than others; cut off, it keeps more of what is below.
 
         By default it lets through about as much as the filter of three taps.
         """
