@@ -286,31 +286,63 @@ INLINE void load(vec *to, const float *from, long left) {
   }
 }
 
+/* the largest values over some planes at the 16 positions from p on, and over what is there already */
+INLINE void over(const int count, const float *in, long size, long p, int first, float *score, mask *extreme) {
+  vec top = AT(in + p);
+  mask bits = (mask)top & 0x7fffffff;
+#pragma GCC unroll 4
+  for (int c = 1; c < count; c++) {
+    vec next = AT(in + c * size + p);
+    mask others = (mask)next & 0x7fffffff;
+    top = LARGER(next, top);
+    bits = LARGER(others, bits);
+  }
+  *extreme = LARGER(bits, *extreme);
+  if (!first) {
+    vec before = AT(score + p);
+    top = LARGER(top, before);
+  }
+  AT(score + p) = top;
+}
+
 /* the largest value over the channels at each position of a sample; whether there is NaN */
 INLINE int maxima(const job *t, float *score, const float *in) {
-  long size = t->h * t->w, n = t->channels;
+  const long size = t->h * t->w, n = t->channels;
   mask extreme = {0};
+  if (t->together ? n < LANES : size < LANES) { /* shorter than a vector */
+    int32_t bits, most = 0;
+    for (long p = 0; p < size; p++)
+      for (long c = 0; c < n; c++) {
+        const float *next = in + (t->together ? p * n + c : c * size + p);
+        memcpy(&bits, next, sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+        score[p] = c && !(*next > score[p]) ? score[p] : *next;
+      }
+    return most > 0x7f800000;
+  }
   if (t->together)
     for (long p = 0; p < size; p++, in += n) {
-      vec top;
-      load(&top, in, n);
+      vec top = AT(in);
       mask bits = (mask)top & 0x7fffffff;
       for (long c = LANES; c < n; c += LANES) {
-        vec next = c + LANES <= n ? AT(in + c) : AT(in + n - LANES); /* the last ones, some of them once more */
+        vec next = AT(in + smaller(c, n - LANES)); /* the last ones, some of them once more */
+        mask others = (mask)next & 0x7fffffff;
         top = LARGER(next, top);
-        bits = LARGER((mask)next & 0x7fffffff, bits);
+        bits = LARGER(others, bits);
       }
       extreme = LARGER(bits, extreme);
       score[p] = largest(top);
     }
   else
-    for (long c = 0; c < n; c++, in += size)
-      for (long p = 0; p < size; p += LANES) {
-        vec next;
-        load(&next, in + p, size - p);
-        extreme = LARGER((mask)next & 0x7fffffff, extreme);
-        AT(score + p) = c ? LARGER(next, AT(score + p)) : next;
-      }
+    for (long c = 0, count; c < n; c += count, in += count * size) {
+      count = n - c < 4 ? 1 : 4;
+      for (long p = 0; p < size; p += LANES)
+        if (count == 1) /* a number the compiler knows */
+          over(1, in, size, smaller(p, size - LANES), !c, score, &extreme);
+        else
+          over(4, in, size, smaller(p, size - LANES), !c, score, &extreme);
+    }
   int ill = 0;
   for (int l = 0; l < LANES; l++) ill |= extreme[l] > 0x7f800000;
   return ill;
