@@ -170,7 +170,7 @@ def test_what_comes_out_may_be_written_to() -> None:
 STRAY = """
 import random, torch
 torch.set_num_threads(1)
-from shiftproof import native, kernels
+from shiftproof import grids, native, kernels
 assert native.library is not None
 for seed in range(400):
     torch.manual_seed(seed)
@@ -183,6 +183,7 @@ for seed in range(400):
         matrices = kernels.matrices_for(x, counts)
         pivots = torch.stack([torch.randint(0, n, (batch,)) for n in (h, w)], -1)
         native.find_and_sample(x, origin, matrices)
+        native.find_and_sample(x, origin, matrices, [grids.phases(h, counts[0]), grids.phases(w, counts[1])])
         native.sample(native.sample(x, pivots, origin, matrices), pivots, origin, matrices, backwards=True)
 """
 
