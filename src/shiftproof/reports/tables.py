@@ -231,9 +231,9 @@ def ablation(shelf: Shelf, preset: str) -> Table:
         f"{NETWORKS[model]}, 10,000 training images, 8 epochs in batches of 64, judged on the 5,000 held out. Cut off: "
         "the series of 4N functions ends at the output's Nyquist limit (`taper='none', grid='periodic', pivot='max'`); "
         "below it, one change each. GHS, ...: one change against the default, which was chosen with ResNet-20 on "
-        "held-out images of CIFAR-100. Camera moved, noise, half a pixel: the accuracy then. R: what the matrix of 32 -> "
-        "16 says alone: gain of a constant, smallest gain below and largest above the output's Nyquist limit, how far a "
-        "shift by the stride is from a shift of the output.",
+        "held-out images of CIFAR-100. Camera moved, noise, half a pixel: the accuracy then. R: what the matrix of 32 "
+        "-> 16 says alone: gain of a constant, smallest gain below and largest above the output's Nyquist limit, how "
+        "far a shift by the stride is from a shift of the output.",
     )
     return Table("ablation", "Ablation", tuple(paths), tuple(rows), notes)
 
