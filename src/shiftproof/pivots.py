@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof import checks, expansion, grids, native
+from shiftproof import checks, grids, native
 from shiftproof.precision import wide
 from shiftproof.tracing import is_eager
 
@@ -54,15 +54,21 @@ def score_phase(x: Tensor, counts: Sequence[int]) -> Tensor:
     axes = tuple(range(1, best.dim()))
     top = level.abs().amax(axes, keepdim=True)
     whole = (level / torch.where(top > 0, top, 1.0) * _STEPS).round()
-    # float64 holds whole numbers up to 2^53: those of two thousand million pixels
-    sums = expansion.along_axes(whole.double(), [_same_phase(m, n, x) for m, n in zip(x.shape[2:], counts)])
+    sums = whole.double()  # exact up to 2^53: the sum of two thousand million pixels
+    for axis, (size, count) in enumerate(zip(x.shape[2:], counts), start=1):
+        sums = _phase_sums(sums, axis, size, count)
     return torch.where(sums == sums.amax(axes, keepdim=True), best, -torch.inf)
 
 
-def _same_phase(size: int, count: int, like: Tensor) -> Tensor:
-    """1 for each pair of positions that is a multiple of `size / count` apart, else 0. (size, size)"""
-    i = torch.arange(size, device=like.device)
-    return ((i[:, None] - i) * count).remainder(size).eq(0).double()
+def _phase_sums(values: Tensor, axis: int, size: int, count: int) -> Tensor:
+    """For each position of an axis the sum over those of its phase: all that are multiples of `size / count` away."""
+    if torch.compiler.is_dynamo_compiling() or isinstance(size, torch.SymInt):  # where no divisor can be looked for
+        i = torch.arange(size, device=values.device)
+        same = ((i[:, None] - i) * count).remainder(size).eq(0).to(values.dtype)
+        return torch.movedim(torch.movedim(values, axis, -1) @ same, -1, axis)
+    phases = grids.phases(size, count)
+    lines = values.unflatten(axis, (size // phases, phases))
+    return lines.sum(axis, keepdim=True).expand(lines.shape).flatten(axis, axis + 1)
 
 
 RULES: dict[str, Rule] = {"max": score_max, "energy": score_energy}
