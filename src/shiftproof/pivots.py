@@ -66,8 +66,8 @@ def _phase_sums(values: Tensor, axis: int, size: int, count: int) -> Tensor:
         i = torch.arange(size, device=values.device)
         same = ((i[:, None] - i) * count).remainder(size).eq(0).to(values.dtype)
         return torch.movedim(torch.movedim(values, axis, -1) @ same, -1, axis)
-    phases = grids.phases(size, count)
-    lines = values.unflatten(axis, (size // phases, phases))
+    period = grids.phases(size, count)
+    lines = values.reshape(*values.shape[:axis], size // period, period, *values.shape[axis + 1 :])
     return lines.sum(axis, keepdim=True).expand(lines.shape).flatten(axis, axis + 1)
 
 
