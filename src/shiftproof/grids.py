@@ -47,8 +47,8 @@ def samples(size: int, count: int, grid: str) -> npt.NDArray[np.float64]:
     `"pivot"` spaces them likewise and puts one on the middle pixel M//2, to which `anchor="center"` moves the pivot. An
     odd axis with an even number of samples keeps the former, which is symmetric around that pixel.
 
-    >>> samples(8, 4, "pivot") == pixels(8)[::2]
-    array([ True,  True,  True,  True])
+    >>> np.allclose(samples(8, 4, "pivot"), pixels(8)[::2])
+    True
     """
     if grid == "inclusive":
         return pixels(count)
