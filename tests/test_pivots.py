@@ -114,6 +114,18 @@ def test_a_phase_is_hard_to_change() -> None:
     assert select_pivot(spoilt, "phase", counts=(16, 16)).tolist() == [[10, 20]]
 
 
+def test_equal_phases_are_equal_in_any_order() -> None:
+    """Two phases of the same values, differently arranged, are tied: a sum that rounds would prefer one of them."""
+    for _ in range(20):
+        x = torch.zeros(1, 1, 32, 32, dtype=torch.float64)
+        values = torch.randn(256, dtype=torch.float64).exp()
+        x[0, 0, ::2, ::2] = values.view(16, 16)
+        x[0, 0, 1::2, ::2] = values[torch.randperm(256)].view(16, 16)
+        best = score_phase(x, (16, 16))[0] > -torch.inf
+        assert best[:, ::2].all()
+        assert not best[:, 1::2].any()
+
+
 def test_phases_need_the_sizes_of_the_output() -> None:
     with pytest.raises(ValueError, match=r"`pivot='phase'` needs `counts`"):
         select_pivot(torch.rand(1, 1, 4, 4), "phase")
