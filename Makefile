@@ -64,12 +64,12 @@ $(MUTANTS)/bin/mutmut: constraints.txt
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.report: pyproject.toml constraints.txt src/shiftproof/native.c | $(VENV)/bin/pip
+$(VENV)/.report: pyproject.toml constraints.txt src/shiftproof/ghs/backend/native.c | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[report,train]'
 	touch $@
 
 # hash-checked first; then the package, torch, and what another platform may want besides
-$(VENV)/.dev: pyproject.toml constraints.txt requirements.txt src/shiftproof/native.c | $(VENV)/bin/pip
+$(VENV)/.dev: pyproject.toml constraints.txt requirements.txt src/shiftproof/ghs/backend/native.c | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.txt
 	$(BIN)/pip install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/.report

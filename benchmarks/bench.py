@@ -2,7 +2,7 @@
 
 import sys
 
-import zoo  # noqa: F401
-from shiftproof.cli import main
+from helpers import zoo  # noqa: F401
+from shiftproof.commands.main import main
 
 sys.exit(main(["bench", *sys.argv[1:]]))

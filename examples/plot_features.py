@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 import shiftproof as sp
-from shiftproof.expansion import centroid_moments
-from shiftproof.sampling import max_centered_moments, pivot_moments, select
+from shiftproof.ghs.moments import centroid_moments
+from shiftproof.ghs.sampling import max_centered_moments, pivot_moments, select
 
 ORDERS = (2, 4, 6, 8, 12)
 BLUR = torch.nn.Sequential(*[sp.create_downsample("lpf", channels=1, stride=1, taps=7) for _ in range(3)])

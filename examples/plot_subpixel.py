@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from skimage import data, transform
 
 import shiftproof as sp
-from shiftproof.shifts import fractional_shift
+from shiftproof.maps.shifts import fractional_shift
 
 METHODS = {"strided": "subsampling", "max": "max pooling", "lpf": "LPF", "aps": "APS", "ghs": "GHS"}
 STEPS = [k / 8 for k in range(33)]

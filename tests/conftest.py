@@ -13,9 +13,9 @@ import torch
 from filelock import FileLock
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-from tally import pytest_addoption as pytest_addoption
-from tally import pytest_configure as pytest_configure
-from tally import pytest_terminal_summary as pytest_terminal_summary
+from helpers.tally import pytest_addoption as pytest_addoption
+from helpers.tally import pytest_configure as pytest_configure
+from helpers.tally import pytest_terminal_summary as pytest_terminal_summary
 
 settings.register_profile("test", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("soak", parent=settings.get_profile("test"), max_examples=5000)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from shiftproof.arguments import parser as make_parser
-from shiftproof.cli import HANDLERS
+from shiftproof.commands.main import parser as make_parser
 
 _WIDTH = 78
 
 
 def reference() -> str:
     """Every command, with its arguments, as one page of Markdown."""
-    parser = make_parser(HANDLERS)
+    parser = make_parser()
     lines = ["# Command line", "", parser.description or "", ""]
     lines += ["Every command prints this text with `--help`.", ""]
     for _, inner in _commands(parser):

@@ -27,12 +27,12 @@ _GROUPS = {
 
 
 def names() -> list[str]:
-    """LAYERS of tests/test_package.py, as far as it is written."""
+    """LAYERS of tests/project/test_package.py, as far as it is written."""
     tree = ast.parse((ROOT / "tests" / "test_package.py").read_text())
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "LAYERS" for t in node.targets):
             return [name for name in ast.literal_eval(node.value) if _file(name).exists()]
-    raise ValueError("tests/test_package.py has no list LAYERS.")
+    raise ValueError("tests/project/test_package.py has no list LAYERS.")
 
 
 def groups() -> list[tuple[str, list[str]]]:

@@ -6,8 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shiftproof.expansion import moments as moments
-    from shiftproof.expansion import reconstruct as reconstruct
+    from shiftproof.conversion import conversion_report as conversion_report
+    from shiftproof.conversion import convert as convert
+    from shiftproof.ghs.functions import gauss_hermite as gauss_hermite
+    from shiftproof.ghs.moments import moments as moments
+    from shiftproof.ghs.moments import reconstruct as reconstruct
+    from shiftproof.ghs.sampling import ghs2d as ghs2d
     from shiftproof.invariance import assert_shift_equivariant as assert_shift_equivariant
     from shiftproof.invariance import assert_shift_invariant as assert_shift_invariant
     from shiftproof.invariance import consistency as consistency
@@ -17,13 +21,9 @@ if TYPE_CHECKING:
     from shiftproof.layers import GHS3d as GHS3d
     from shiftproof.layers import create_downsample as create_downsample
     from shiftproof.layers import register_method as register_method
-    from shiftproof.models import conversion_report as conversion_report
-    from shiftproof.models import convert as convert
+    from shiftproof.maps.shifts import circular_shift as circular_shift
+    from shiftproof.measurement.measure import measure as measure
     from shiftproof.models import create_model as create_model
-    from shiftproof.polynomials import gauss_hermite as gauss_hermite
-    from shiftproof.reports.measure import measure as measure
-    from shiftproof.sampling import ghs2d as ghs2d
-    from shiftproof.shifts import circular_shift as circular_shift
 
 __version__ = "0.1.0"
 
@@ -34,17 +34,17 @@ _HOMES = {
     "GHS3d": "layers",
     "assert_shift_equivariant": "invariance",
     "assert_shift_invariant": "invariance",
-    "circular_shift": "shifts",
+    "circular_shift": "maps.shifts",
     "consistency": "invariance",
-    "conversion_report": "models",
-    "convert": "models",
+    "conversion_report": "conversion",
+    "convert": "conversion",
     "create_downsample": "layers",
     "create_model": "models",
-    "gauss_hermite": "polynomials",
-    "ghs2d": "sampling",
-    "measure": "reports.measure",
-    "moments": "expansion",
-    "reconstruct": "expansion",
+    "gauss_hermite": "ghs.functions",
+    "ghs2d": "ghs.sampling",
+    "measure": "measurement.measure",
+    "moments": "ghs.moments",
+    "reconstruct": "ghs.moments",
     "register_method": "layers",
     "shift_error": "invariance",
 }

@@ -2,6 +2,6 @@
 
 import sys
 
-from shiftproof.cli import main
+from shiftproof.commands.main import main
 
 sys.exit(main())

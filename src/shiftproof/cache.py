@@ -9,8 +9,7 @@ from collections.abc import Callable, Hashable
 import torch
 from torch import Tensor
 
-from shiftproof.precision import wide
-from shiftproof.tracing import is_eager
+from shiftproof.tensors import is_eager, wide
 
 
 class TensorCache:

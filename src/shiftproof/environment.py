@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import shiftproof
-from shiftproof import native
+from shiftproof.ghs.backend import native
 
 
 def machine() -> dict[str, Any]:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.shifts import channels_last, circular_shift, cropped_shift, fractional_shift
+from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift
+from shiftproof.tensors import channels_last
 
 KINDS = ("circular", "cropped", "fractional")
 Shift = tuple[float, ...]

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from shiftproof import expansion, grids
+from shiftproof.ghs import basis, grids
+from shiftproof.ghs.matrix import GHS, Kernel, sampling_matrix
 from shiftproof.invariance import shift_error
-from shiftproof.kernels import GHS, Kernel, sampling_matrix
 from shiftproof.layers import Downsample, create_downsample
-from shiftproof.shifts import circular_shift, cropped_shift, fractional_shift
+from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift
 
 # what the page calls a kind of shift, and what the measure calls it
 KINDS = {"circular": "circular", "cropped": "cropped", "sub-pixel": "fractional"}
@@ -166,7 +166,7 @@ def inside(size: int, settings: Settings) -> Inside:
     sigma = grids.resolve_sigma(kernel.sigma, orders, size, count)
     x = np.linspace(-1, 1, 181)
     endless = kernel.taper == "gaussian"
-    functions = expansion.functions(DRAWN if endless else min(orders, DRAWN), x, sigma)
+    functions = basis.functions(DRAWN if endless else min(orders, DRAWN), x, sigma)
     return Inside(sampling_matrix(size, count, kernel), x, functions, orders, sigma, endless)
 
 

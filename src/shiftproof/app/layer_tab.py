@@ -10,11 +10,11 @@ from torch import Tensor
 from shiftproof.app import layer, panels
 from shiftproof.app.samples import SAMPLES, sample
 from shiftproof.app.uploads import take_picture
-from shiftproof.kernels import TAPERS
+from shiftproof.ghs.matrix import TAPERS
+from shiftproof.ghs.pivots import PIVOTS
+from shiftproof.ghs.sampling import ANCHORS
 from shiftproof.layers import methods
-from shiftproof.pivots import PIVOTS
-from shiftproof.reports.pictures import fit
-from shiftproof.sampling import ANCHORS
+from shiftproof.safe_io.pictures import fit
 
 OWN = "your picture"
 SIZES = (32, 64, 128)

@@ -17,7 +17,7 @@ from shiftproof.data.sets import load_dataset
 from shiftproof.evaluation.classifier import Classifier, pixels
 from shiftproof.invariance import Shift, ShiftError, survey
 from shiftproof.models import weights
-from shiftproof.reports.pictures import fit
+from shiftproof.safe_io.pictures import fit
 from shiftproof.training.runs import open_weights, read_config, read_result
 
 SHIFTS = 1024  # tried at most: all of them up to 32 x 32 pixels

@@ -14,7 +14,7 @@ from shiftproof.app import network, network_panels
 from shiftproof.app.layer import move
 from shiftproof.app.layer_tab import OWN, QUIET, STAGE, read
 from shiftproof.app.network import Library, Network, Sweep
-from shiftproof.reports import page
+from shiftproof.reports import html_page
 
 SHOWN = 4  # networks that are chosen at first
 
@@ -75,7 +75,7 @@ class Tab:
 def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
     """The tab; nothing is computed before it is opened."""
     if not library.families:
-        gr.HTML(page.notes(["No trained network is at hand. `make demo` trains some, `--runs` names others."]))
+        gr.HTML(html_page.notes(["No trained network is at hand. `make demo` trains some, `--runs` names others."]))
         return
     behind = Tab(library, data_dir)
     families = list(library.families)
@@ -101,7 +101,7 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
                 )
             view = gr.HTML(elem_id="network-view", min_height=200, apply_default_css=False)
             gr.HTML(
-                page.notes(
+                html_page.notes(
                     [
                         "Shifts are circular. Click into a map to go there. A network knows its own classes only, "
                         "whatever the picture shows.",

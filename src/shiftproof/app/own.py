@@ -16,16 +16,16 @@ from torch import Tensor, nn
 
 from shiftproof.app.samples import in_colours, sample
 from shiftproof.app.uploads import plain
+from shiftproof.conversion import ConversionReport, conversion_report, convert
 from shiftproof.evaluation.classifier import Classifier
 from shiftproof.invariance import Shift
-from shiftproof.models import ConversionReport, conversion_report, convert
-from shiftproof.models.files import FORMATS
-from shiftproof.models.programs import Predictor, load_predictor
-from shiftproof.reports import page
-from shiftproof.reports.measure import IMAGENET, measure
-from shiftproof.reports.measure_page import sections
-from shiftproof.reports.measurement import KindResult, Measurement
-from shiftproof.reports.pictures import fit
+from shiftproof.measurement.measure import IMAGENET, measure
+from shiftproof.measurement.page import sections
+from shiftproof.measurement.result import KindResult, Measurement
+from shiftproof.models.loading import FORMATS
+from shiftproof.models.predictor import Predictor, load_predictor
+from shiftproof.reports import html_page
+from shiftproof.safe_io.pictures import fit
 
 SIZE = 64  # of pictures, where the network takes any
 SIZES = (16, 256)
@@ -160,7 +160,7 @@ def _before_and_after(results: Sequence[Measurement], report: ConversionReport, 
             for k, (heading, html) in enumerate(rest)
         ]
     rows = [[r.name, r.was, r.now, r.after] for r in report.replaced]
-    below = page.notes([*report.lines(), *notes])
-    table = page.table(("where", "was", "is", "behind"), rows)
+    below = html_page.notes([*report.lines(), *notes])
+    table = html_page.table(("where", "was", "is", "behind"), rows)
     details.append(f"<details><summary>What was replaced</summary>{table}{below}</details>")
     return f'<div class="measure"><div class="halves">{"".join(leads)}</div>{"".join(details)}</div>'

@@ -11,7 +11,7 @@ from shiftproof.app import own, panels
 from shiftproof.app.layer import KINDS
 from shiftproof.app.uploads import FILE_BYTES, PICTURES, take_pictures
 from shiftproof.layers import methods
-from shiftproof.reports import page
+from shiftproof.reports import html_page
 
 _WAYS = ("a file", "timm, by name")
 
@@ -26,7 +26,7 @@ def build() -> None:
             )
             with gr.Column(visible=False) as by_name:
                 if not own.has_timm():
-                    gr.HTML(page.notes(["timm is not installed here: `pip install timm`."]))
+                    gr.HTML(html_page.notes(["timm is not installed here: `pip install timm`."]))
                 name = gr.Textbox("timm:resnet18", label="Name", max_lines=1, elem_id="own-name")
                 weights = gr.File(label="Weights (.safetensors or .pt), optional", height=150)
                 method = gr.Dropdown(methods(), value="ghs", label="Converted to", elem_id="own-method")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from shiftproof.reports.pictures import fit, read_picture
+from shiftproof.safe_io.pictures import fit, read_picture
 
 PICTURE_BYTES = 32 * 2**20
 FILE_BYTES = 256 * 2**20  # of networks: the server takes nothing larger

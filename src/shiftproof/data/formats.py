@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftproof import files, pickles
 from shiftproof.data import store
+from shiftproof.safe_io import limits, pickles
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -244,7 +244,7 @@ def open_picture(path: Path) -> Picture:
     """`PIL.Image.open` of a file whose bytes are read first: lengths that a damaged one gives cost no memory then."""
     from PIL import Image
 
-    return Image.open(io.BytesIO(files.content(path, _LARGEST_PICTURE)), formats=PICTURES)
+    return Image.open(io.BytesIO(limits.content(path, _LARGEST_PICTURE)), formats=PICTURES)
 
 
 def _read_image(path: Path, size: int | None) -> Bytes:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.shifts import circular_shift, pad
+from shiftproof.maps.shifts import circular_shift, pad
 
 BORDERS = ("fill", "reflect")
 _MARGIN = 4  # pixels that the reference keeps free below and right of its patches

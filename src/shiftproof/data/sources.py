@@ -18,9 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftproof import checks, files
+from shiftproof import checks
 from shiftproof.data import formats, store
 from shiftproof.progress import Report
+from shiftproof.safe_io import limits
 
 NPM_TIMEOUT = 3600.0  # seconds
 
@@ -195,7 +196,7 @@ def read(name: str, file: File, root: Path) -> bytes:
     if not path.is_file():
         raise ValueError(f"{path}: not there. {remedy}, or `shiftproof data import DIR` where DIR has {name}.")
     try:
-        return verify(file, files.content(path, store.LIMIT), path)
+        return verify(file, limits.content(path, store.LIMIT), path)
     except ValueError as error:
         raise ValueError(f"{error} {remedy} to replace it.") from error
 

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from shiftproof import files
 from shiftproof.progress import Report
+from shiftproof.safe_io import limits
 
 TIMEOUT = 20.0  # seconds, to connect and for each answer
 LIMIT = 2**30  # bytes; no file of any set here is larger
@@ -154,7 +154,7 @@ def contents(path: Path, name: str, wanted: Collection[str]) -> Iterator[tuple[s
     """
     if not name.endswith(ARCHIVES):
         if name in wanted:
-            yield name, files.content(path, LIMIT)
+            yield name, limits.content(path, LIMIT)
         return
     found: set[str] = set()
     members = _zipped(path, wanted) if name.endswith(".zip") else _tarred(path, wanted)

@@ -12,7 +12,7 @@ from torch import Tensor
 from shiftproof.data.perturbations import move_camera
 from shiftproof.evaluation.classifier import Change, Classifier, Report, quiet, scores
 from shiftproof.evaluation.statistics import Estimate, hits
-from shiftproof.shifts import circular_shift, fractional_shift
+from shiftproof.maps.shifts import circular_shift, fractional_shift
 
 FRACTIONS = {"1/2": 1 / 2, "1/4": 1 / 4, "1/8": 1 / 8}  # of a pixel
 

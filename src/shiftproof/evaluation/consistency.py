@@ -17,7 +17,7 @@ from shiftproof.evaluation.accuracy import FRACTIONS
 from shiftproof.evaluation.classifier import Change, Report, pixels, quiet, scores
 from shiftproof.evaluation.statistics import Estimate, proportion
 from shiftproof.invariance import Shifts, survey
-from shiftproof.shifts import circular_shift
+from shiftproof.maps.shifts import circular_shift
 
 APS_BATCH = 256
 ALL_UP_TO = 4096  # shifts: larger images get a sample

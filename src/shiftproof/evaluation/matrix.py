@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftproof.kernels import GHS, Kernel, sampling_matrix
+from shiftproof.ghs.matrix import GHS, Kernel, sampling_matrix
 
 
 def measure_matrix(kernel: Kernel = GHS, size: int = 32, count: int = 16) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def measure_matrix(kernel: Kernel = GHS, size: int = 32, count: int = 16) -> dic
     * `commutation`: how far a shift by the stride is from a shift of the output by one sample,
       \|S_1 R - R S_stride\| / \|R\|, which is what a pivot that jumps costs (None where the stride is not whole).
 
-    >>> from shiftproof.kernels import GHS_PAPER
+    >>> from shiftproof.ghs.matrix import GHS_PAPER
     >>> round(measure_matrix(GHS_PAPER)["commutation"], 2)
     0.24
     """

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from shiftproof import checks
 from shiftproof.layers.base import Downsample, register_method
 from shiftproof.layers.convolution import conv, same_padding
-from shiftproof.precision import wide
-from shiftproof.shifts import pad
+from shiftproof.maps.shifts import pad
+from shiftproof.tensors import wide
 
 _NORM = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 

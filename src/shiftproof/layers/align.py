@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from shiftproof import checks, sampling
+from shiftproof import checks
+from shiftproof.ghs import sampling
+from shiftproof.ghs.backend.resample import mark_absent
 from shiftproof.layers.base import Downsample, create_downsample, register_method
-from shiftproof.resample import mark_absent
-from shiftproof.shifts import take_from
+from shiftproof.maps.shifts import take_from
 
 
 def roll_to_pivot(x: Tensor, pivot: Tensor, anchor: str = "center", ndim: int = 2) -> Tensor:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from shiftproof import checks, shifts
+from shiftproof import checks
+from shiftproof.maps import shifts
 
 LAWS = ("exact-invariant", "equivariant", "none")
 

@@ -14,8 +14,8 @@ from shiftproof.cache import TensorCache
 from shiftproof.layers.base import Downsample, register_method
 from shiftproof.layers.convolution import CONVOLVE
 from shiftproof.layers.pooling import dense_max, subsample
-from shiftproof.precision import autocast_off, wide
-from shiftproof.shifts import pad
+from shiftproof.maps.shifts import pad
+from shiftproof.tensors import autocast_off, wide
 
 _cache = TensorCache()
 

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
-from shiftproof import checks, sampling
-from shiftproof.kernels import GHS, GHS_PAPER, Kernel
+from shiftproof import checks
+from shiftproof.ghs import sampling
+from shiftproof.ghs.matrix import GHS, GHS_PAPER, Kernel
+from shiftproof.ghs.pivots import PIVOTS, TIES, Rule
 from shiftproof.layers.base import Downsample, register_method
-from shiftproof.pivots import PIVOTS, TIES, Rule
 
 G = TypeVar("G", bound="GHSBase")
 

@@ -16,8 +16,8 @@ from shiftproof.layers.base import Downsample, register_method
 from shiftproof.layers.blur import blur_pool
 from shiftproof.layers.convolution import conv
 from shiftproof.layers.pooling import dense_max
-from shiftproof.precision import wide
-from shiftproof.shifts import pad, polyphase
+from shiftproof.maps.shifts import pad, polyphase
+from shiftproof.tensors import wide
 
 CRITERIA = ("l1", "l2", "linf", "l1min", "l2min")
 

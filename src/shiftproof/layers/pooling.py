@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from shiftproof import checks
 from shiftproof.layers.base import Downsample, register_method
-from shiftproof.precision import wide
-from shiftproof.shifts import pad
+from shiftproof.maps.shifts import pad
+from shiftproof.tensors import wide
 
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _MEAN = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}

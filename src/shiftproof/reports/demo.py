@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.data.store import atomic_write
-from shiftproof.reports import cameraman, page, plans, records, render, report, sweep, tables
-from shiftproof.reports.cells import Shelf, Table
+from shiftproof.experiments import cameraman, catalogue, records, sweep
+from shiftproof.reports import html_page, page, paper_tables, render
+from shiftproof.reports.table import Shelf, Table
 
 PRESET = "laptop"
 
@@ -23,13 +24,13 @@ def run(out: Path, as_json: bool) -> int:
     if not as_json:
         cameraman.show(numbers, list(pictures.values()))
         print()
-    configs, settings = plans.plan("digits", PRESET, seeds=[0]), plans.settings("digits", PRESET)
+    configs, settings = catalogue.plan("digits", PRESET, seeds=[0]), catalogue.settings("digits", PRESET)
     place = out / "records"
     failed = sweep.complete(configs, settings=settings, runs=out / "runs", out=place, data_dir=None)
     found = {path: records.read(path) for path in records.find([place])} if place.is_dir() else {}
-    table = tables.digits(Shelf(found), PRESET)
+    table = paper_tables.digits(Shelf(found), PRESET)
     opening = [("", _lead(table)), ("One layer, one picture", _picture(numbers, pictures["figure4"]))]
-    text = report.build(found, PRESET, opening)
+    text = page.build(found, PRESET, opening)
     atomic_write(out / "report.html", text.encode())
     if as_json:
         print(
@@ -46,7 +47,7 @@ def run(out: Path, as_json: bool) -> int:
 def _lead(table: Table) -> str:
     """What the networks say, in a sentence."""
     right = {label: [cell.mean for cell in cells[:2]] for label, cells in table.rows}
-    usual, ours = right[tables.NAMES["strided"]], right[tables.NAMES["ghs"]]
+    usual, ours = right[paper_tables.NAMES["strided"]], right[paper_tables.NAMES["ghs"]]
     text = "What a shift does to a network"
     if None not in (*usual, *ours):
         text = (
@@ -57,7 +58,7 @@ def _lead(table: Table) -> str:
         "Everything on this page was computed on this machine by `shiftproof demo`: small ResNets, trained on bundled "
         "digits, with the picture moved circularly."
     )
-    return f'<p class="lead">{escape(text)}</p>{page.notes([about])}'
+    return f'<p class="lead">{escape(text)}</p>{html_page.notes([about])}'
 
 
 def _picture(numbers: dict[str, Any], path: Path) -> str:
@@ -68,6 +69,6 @@ def _picture(numbers: dict[str, Any], path: Path) -> str:
     head = ("method", "sum of differences, one pixel", "largest difference, all shifts", "bits equal")
     text = "An image (top) and the same image moved by one pixel (bottom), downsampled by each method."
     return (
-        f"<figure>{page.picture(text, page.file_png(path))}<figcaption>{escape(text)}</figcaption></figure>"
-        + page.table(head, rows)
+        f"<figure>{html_page.picture(text, html_page.file_png(path))}<figcaption>{escape(text)}</figcaption></figure>"
+        + html_page.table(head, rows)
     )

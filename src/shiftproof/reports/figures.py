@@ -11,14 +11,15 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from shiftproof import grids, shifts
-from shiftproof.expansion import functions as basis
+from shiftproof.ghs import grids
+from shiftproof.ghs.basis import functions as basis
+from shiftproof.ghs.functions import gauss_hermite
+from shiftproof.ghs.matrix import GHS_PAPER
+from shiftproof.ghs.pivots import select_pivot
+from shiftproof.ghs.sampling import ghs2d, max_centered_moments
 from shiftproof.invariance import same_bits
-from shiftproof.kernels import GHS_PAPER
 from shiftproof.layers import create_downsample
-from shiftproof.pivots import select_pivot
-from shiftproof.polynomials import gauss_hermite
-from shiftproof.sampling import ghs2d, max_centered_moments
+from shiftproof.maps import shifts
 
 INK = "#1b1f24"
 COLOURS = ("#1b1f24", "#0b6e99", "#d1495b", "#edae49", "#5b8c5a")

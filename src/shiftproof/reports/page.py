@@ -1,130 +1,104 @@
-"""One self-contained HTML page: no scripts, nothing from the network, light and dark, fit to print.
-
-Functions that take plain text escape it; those whose argument is called `html` do not.
-"""
+"""`shiftproof report`: all tables, figures and heat maps of some records on one page that needs no network."""
 
 from __future__ import annotations
 
-import base64
-import io
-import re
-from collections.abc import Sequence
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from torch import Tensor
-
-import shiftproof
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #5c6670; --paper: #fff; --card: #f5f6f8; --line: #d9dde2;
-  --good: #1a7f45; --bad: #b42335; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --soft: #9aa4af; --paper: #16191d; --card: #1f242a;
-  --line: #363d45; --good: #57c785; --bad: #ff7b86; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.5rem 1.25rem 3rem; max-width: 66rem; background: var(--paper); color: var(--ink);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-h1 { margin: 0; font-size: 1rem; font-weight: 600; color: var(--soft); overflow-wrap: anywhere; }
-h2 { margin: 2.5rem 0 .75rem; font-size: 1.15rem; }
-p { margin: .5rem 0; }
-p, ul { max-width: 58rem; }
-.lead { margin: .4rem 0 1rem; font-size: 1.6rem; line-height: 1.3; font-weight: 600; text-wrap: balance; }
-.soft, figcaption, footer { color: var(--soft); font-size: .875rem; }
-.good { color: var(--good); } .bad { color: var(--bad); }
-code { font-size: .95em; overflow-wrap: anywhere; }
-dl { display: grid; grid-template-columns: 7rem 1fr; gap: .15rem 1rem; margin: 1rem 0 0; font-size: .875rem; }
-dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .45rem .6rem; text-align: right; border-bottom: 1px solid var(--line); }
-th { color: var(--soft); font-weight: 500; vertical-align: bottom; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
-.many table { font-size: .75rem; } .many .soft { font-size: .7rem; } .many th, .many td { padding: .4rem .35rem; }
-.many th:first-child { min-width: 6.5rem; }
-img { max-width: 100%; height: auto; display: block; }
-.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: 1rem; }
-.pairs { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; }
-.card { margin: 0; padding: .75rem; background: var(--card); border-radius: .5rem; overflow-wrap: anywhere; }
-.card img { width: 100%; image-rendering: pixelated; border-radius: .25rem; }
-.card .two { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem; margin: .5rem 0; }
-.card span { white-space: nowrap; }
-.card figcaption { margin-top: .4rem; line-height: 1.35; }
-footer { margin-top: 3rem; padding-top: .75rem; border-top: 1px solid var(--line); }
-@page { margin: 15mm; }
-@media print { body { max-width: none; padding: 0; font-size: 10pt; } h2 { break-after: avoid; }
-  .card, figure, tr { break-inside: avoid; } .wide { overflow: visible; } table { font-size: 8pt; }
-  td .soft { font-size: 7pt; } .many table { font-size: 6.5pt; } .many td .soft { font-size: 6pt; }
-  .soft, figcaption, footer { font-size: 8.5pt; }
-  .many th, .many td { padding: .25rem .2rem; } .many th:first-child { min-width: 5rem; } }
-"""
+from shiftproof.data.store import atomic_write
+from shiftproof.experiments import records
+from shiftproof.experiments.records import Record
+from shiftproof.reports import figures, findings, html_page, paper_tables, render, reproduce
+from shiftproof.reports.table import Shelf
 
 
-def page(title: str, sections: Sequence[tuple[str, str]]) -> str:
-    """A whole page from its title and its sections, each a heading (may be empty) and the HTML below it."""
-    body = "\n".join(
-        f"<section>{f'<h2>{escape(heading)}</h2>' if heading else ''}\n{html}\n</section>" for heading, html in sections
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-        "style-src 'unsafe-inline'\">\n"
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n"
-        f"{body}\n<footer>shiftproof {escape(shiftproof.__version__)}</footer>\n</body>\n</html>\n"
-    )
+def build(found: Mapping[Path, Record], preset: str, opening: Sequence[tuple[str, str]] | None = None) -> str:
+    """The page; `opening` are sections, each a heading and its HTML, that stand instead of the usual first lines."""
+    shelf = Shelf(found)
+    made = [make(shelf, preset) for make in paper_tables.TABLES.values()]
+    run = [t for t in made if any(cell.values for _, cells in t.rows for cell in cells)]
+    empty = [t.title.split(".")[0] for t in made if t not in run]
+    sections = [("", _lead(found, preset, empty))] if opening is None else [*opening]
+    if opening is None and (said := findings.findings(run)):
+        items = "".join(f"<li><strong>{escape(about)}</strong>: {escape(words)}</li>" for about, words in said)
+        sections.append(("Reading", f"{html_page.notes([findings.RULE])}<ul>{items}</ul>"))
+    with tempfile.TemporaryDirectory() as folder:
+        pictures = reproduce.pictures(shelf, found, preset, Path(folder))
+        for table in run:
+            picture = pictures.pop(table.name, None)
+            sections.append(
+                (table.title, render.html(table) + ("" if picture is None else _figure(table.name, picture)))
+            )
+        sections += [("", _figure(name, path)) for name, path in pictures.items()]
+    maps = _maps(found, preset)
+    if maps:
+        text = (
+            "For each circular shift, no shift in the middle: the share of images that keep their answer, and the "
+            "largest change of a logit."
+        )
+        sections.append(("Every shift", html_page.notes([text]) + maps))
+    sections.append(("Records", _records(found)))
+    return html_page.page("shiftproof: results", sections)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of plain text, the first column to the left."""
-    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+def _lead(found: Mapping[Path, Record], preset: str, empty: Sequence[str]) -> str:
+    made = {r["model"]["method"] for r in found.values()}
+    images = {r["dataset"]["name"] for r in found.values()}
+    lead = f"{len(found)} evaluations, {len(made)} methods, {', '.join(sorted(images)) or 'no data set'}."
+    small = "" if preset == "paper" else "It compares methods with one another, not with the paper's numbers."
+    rest = f"Not run: {', '.join(empty)}." if empty else ""
+    return f'<p class="lead">{escape(lead)}</p>{html_page.notes([f"Preset {preset}. {small} {rest}"])}'
 
 
-def notes(words: Sequence[str]) -> str:
-    """Things to know, a paragraph each; what stands between backticks is code."""
-    html = "".join(f'<p class="soft">{escape(part)}</p>' for part in words)
-    return re.sub("`([^`<]+)`", r"<code>\1</code>", html)
+def _figure(name: str, path: Path) -> str:
+    caption = reproduce.CAPTIONS[name]
+    image = html_page.picture(caption, html_page.file_png(path))
+    return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def facts(pairs: dict[str, str]) -> str:
-    """Names and what they stand for, line by line."""
-    return "<dl>" + "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in pairs.items()) + "</dl>"
+def _maps(found: Mapping[Path, Record], preset: str) -> str:
+    rows: dict[str, Any] = {}
+    for record in found.values():
+        shifts = records.lookup(record["metrics"], "consistency", "all_pairs")
+        config = record["config"]
+        plain = config is not None and config["preset"] == preset and not config["model"]["options"]
+        if shifts is not None and plain and record["dataset"]["part"] == "test":
+            name = paper_tables.NAMES.get(record["model"]["method"], record["model"]["method"])
+            rows.setdefault(f"{record['dataset']['name']}, {name}", figures.recorded_shifts(name, shifts))
+    out = ""
+    for title, row in rows.items():
+        light, dark = (html_page.image_png(figures.heatmap([row], dark=d)) for d in (False, True))
+        out += f"<figure>{html_page.picture(title, light, dark)}</figure>"
+    return out
 
 
-def image_png(figure: Figure) -> str:
-    """A figure as a data URI."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=144)
-    return _uri(buffer)
+def _records(found: Mapping[Path, Record]) -> str:
+    head = ("file", "data", "network", "method", "seed", "accuracy, %", "trained, minutes", "commit")
+    rows = []
+    for path, r in found.items():
+        seconds = records.lookup(r, "training", "seconds")
+        minutes = "" if seconds is None else f"{seconds / 60:.1f}"
+        commit = (r["code"]["commit"] or "")[:10] + (" changed" if r["code"]["changed"] else "")
+        accuracy = records.percent(r["metrics"], "accuracy", "clean")
+        seed = "" if r["seed"] is None else str(r["seed"])
+        data = f"{r['dataset']['name']} {r['dataset']['part']}"
+        rows.append((path.name, data, r["model"]["name"], r["model"]["method"] or "", seed, accuracy, minutes, commit))
+    return html_page.table(head, rows)
 
 
-def file_png(path: Path) -> str:
-    """A PNG file as a data URI."""
-    return _uri(io.BytesIO(path.read_bytes()))
-
-
-def picture_png(picture: Tensor) -> str:
-    """A picture (C, H, W) in [0, 1], grey or in colour, as a data URI."""
-    from PIL import Image
-
-    pixels = (picture.clamp(0, 1) * 255).round().byte().movedim(0, -1).cpu().numpy()
-    buffer = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(buffer, format="PNG")
-    return _uri(buffer)
-
-
-def picture(alternative: str, light: str, dark: str | None = None) -> str:
-    """An image from its data URI, another one where the reader prefers dark, and words for who cannot see it."""
-    image = f'<img src="{light}" alt="{escape(alternative)}">'
-    if dark is None:
-        return image
-    return f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">{image}</picture>'
-
-
-def _uri(buffer: io.BytesIO) -> str:
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+def run(places: list[Path], preset: str | None, out: Path, as_json: bool) -> int:
+    """Write the page of the records in files and folders."""
+    found = {path: records.read(path) for path in records.find(places)}
+    if not found:
+        raise ValueError(f"{', '.join(map(str, places))}: no record there.")
+    if preset is None:
+        used = Counter(r["config"]["preset"] for r in found.values() if r["config"] is not None)
+        preset = used.most_common(1)[0][0] if used else "laptop"
+    atomic_write(out, build(found, preset).encode())
+    print(json.dumps({"file": str(out), "records": len(found), "preset": preset}) if as_json else f"wrote {out}")
+    return 0

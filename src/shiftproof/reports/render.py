@@ -7,8 +7,8 @@ from html import escape
 from posixpath import normpath
 from typing import Any
 
-from shiftproof.reports import page
-from shiftproof.reports.cells import Cell, Table
+from shiftproof.reports import html_page
+from shiftproof.reports.table import Cell, Table
 
 MANY = 5  # columns, from which on a page sets a table smaller
 
@@ -72,7 +72,7 @@ def html(table: Table) -> str:
                 ours = f"<strong>{ours}</strong>"
             row += f'<td title="{escape(", ".join(cell.files))}">{theirs}{ours}</td>'
         rows.append(f"<tr>{row}</tr>")
-    notes = page.notes(table.notes)
+    notes = html_page.notes(table.notes)
     body = "\n".join(rows)
     kind = "wide many" if len(table.columns) > MANY else "wide"
     return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>{notes}'

@@ -9,13 +9,14 @@ from typing import Any
 
 from shiftproof import checks
 from shiftproof.data.store import atomic_write
-from shiftproof.reports import cameraman, costs, evaluate, figures, plans, reading, records, render, sweep, tables
-from shiftproof.reports.cells import Shelf, Table
+from shiftproof.experiments import bench, cameraman, catalogue, evaluate, records, sweep
+from shiftproof.reports import figures, findings, paper_tables, render
+from shiftproof.reports.table import Shelf, Table
 from shiftproof.training.config import Config
 
 SHIFT = (3, 5)  # of figure 1
 _CAMERAMAN = ("figure2", "figure3", "figure4", "cameraman")
-NAMES = ("figure1", *_CAMERAMAN, *tables.TABLES, "table6")
+NAMES = ("figure1", *_CAMERAMAN, *paper_tables.TABLES, "table6")
 
 
 def chosen(names: Sequence[str]) -> list[str]:
@@ -45,16 +46,16 @@ def run(
     if not draw_only:
         asked: dict[evaluate.Settings, dict[str, Config]] = {}  # several tables share runs
         for name in wanted:
-            if name in plans.SWEEPS:
-                for config in plans.plan(name, preset, models=models, seeds=seeds):
-                    asked.setdefault(plans.settings(name, preset), {}).setdefault(plans.title(config), config)
+            if name in catalogue.SWEEPS:
+                for config in catalogue.plan(name, preset, models=models, seeds=seeds):
+                    asked.setdefault(catalogue.settings(name, preset), {}).setdefault(catalogue.title(config), config)
         for settings, configs in asked.items():
             failed = sweep.complete(
                 list(configs.values()), settings=settings, runs=runs, out=folder, data_dir=data_dir, jobs=jobs
             )
             code |= bool(failed)
         if "table6" in wanted and not (out / "layers.json").exists():
-            costs.run(out, False, False, ["layers"])
+            bench.run(out, False, False, ["layers"])
     found = {path: records.read(path) for path in records.find([folder])} if folder.is_dir() else {}
     drawn, written = draw(wanted, preset, found, folder, out)
     if as_json:
@@ -85,10 +86,10 @@ def draw(
         numbers, drawn = cameraman.draw(out)
         shown |= {name: path for name, path in drawn.items() if name in wanted}
         if "cameraman" in wanted:
-            made.append(tables.cameraman(numbers))
-    made += [tables.TABLES[name](shelf, preset) for name in wanted if name in tables.TABLES]
+            made.append(paper_tables.cameraman(numbers))
+    made += [paper_tables.TABLES[name](shelf, preset) for name in wanted if name in paper_tables.TABLES]
     if "table6" in wanted and (out / "layers.json").exists():
-        made.append(tables.table6(json.loads((out / "layers.json").read_text())))
+        made.append(paper_tables.table6(json.loads((out / "layers.json").read_text())))
     shown |= {k: v for k, v in pictures(shelf, found, preset, out).items() if k in (*wanted, "aliasing")}
     relative = folder.relative_to(out).as_posix() if folder.is_relative_to(out) else folder.as_posix()
     text = _document(preset, made, shown, relative, out)
@@ -106,7 +107,7 @@ def pictures(shelf: Shelf, found: Mapping[Path, records.Record], preset: str, ou
 
 
 def _erasure(path: Path, shelf: Shelf, preset: str) -> Path | None:
-    table = tables.erasure(shelf, preset)
+    table = paper_tables.erasure(shelf, preset)
     sizes = (0, 4, 6, 8)
     series = {}
     for label, cells in table.rows:
@@ -148,11 +149,11 @@ def _document(preset: str, made: Sequence[Table], pictures: dict[str, Path], fol
             f"The preset `{preset}` is a small version of the paper's recipe: its numbers compare methods with one "
             "another, not with the paper's."
         )
-    found = reading.findings(made)
+    found = findings.findings(made)
     if found:
         parts += [
             "## Reading",
-            reading.RULE,
+            findings.RULE,
             "\n".join(f"- **{about}**: {words}" for about, words in found),
             "## Tables",
         ]

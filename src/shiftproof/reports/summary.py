@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from shiftproof.reports.measurement import shift_text
-from shiftproof.reports.records import Record, lookup
+from shiftproof.experiments.records import Record, lookup
+from shiftproof.measurement.result import shift_text
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -19,7 +19,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from shiftproof import checks, files
+from shiftproof import checks
+from shiftproof.safe_io import limits
 
 PRESETS = ("paper", "laptop", "smoke")
 OWN_PRESETS = ("e2",)  # networks with a recipe of their own: a file MODEL-PRESET.toml on top of the preset
@@ -298,7 +299,7 @@ def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
 
 def _own(file: Path) -> dict[str, Any]:
     """The settings in a file of the user's; each is checked here, while it is known where it stands."""
-    data = files.content(file, _LARGEST)
+    data = limits.content(file, _LARGEST)
     try:
         tree = _read(data.decode(), str(file))
     except UnicodeDecodeError as error:

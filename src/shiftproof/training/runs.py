@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from shiftproof import files
 from shiftproof.data.batches import derive, split
 from shiftproof.data.sets import Dataset, Images, load_dataset
 from shiftproof.models import create_model
+from shiftproof.safe_io import limits
 from shiftproof.training.checkpoint import read_tensors
 from shiftproof.training.config import Config, from_dict
 
@@ -93,9 +93,9 @@ def read_result(out: Path) -> dict[str, Any] | None:
     path = out / "result.json"
     if not path.exists():
         return None
-    text = files.content(path, _LARGEST)
+    text = limits.content(path, _LARGEST)
     try:
-        result = files.parse_json(text)
+        result = limits.parse_json(text)
         if not isinstance(result, dict):
             raise ValueError(f"it holds a {type(result).__name__}")
     except ValueError as error:
@@ -108,9 +108,9 @@ def read_config(out: Path) -> Config | None:
     path = out / "config.json"
     if not path.exists():
         return None
-    text = files.content(path, _LARGEST)
+    text = limits.content(path, _LARGEST)
     try:
-        tree = files.parse_json(text)
+        tree = limits.parse_json(text)
         if not isinstance(tree, dict):
             raise ValueError(f"it holds a {type(tree).__name__}")
         return from_dict(tree)

@@ -1,0 +1,1 @@
+"""Experiments: which runs a table needs, running them, their records, the paper's numbers."""

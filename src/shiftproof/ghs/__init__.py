@@ -1,0 +1,1 @@
+"""Gaussian-Hermite Sampling: functions, moments, grids, the matrix, the pivot, the sample; reads like the paper."""

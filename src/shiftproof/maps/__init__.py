@@ -1,0 +1,1 @@
+"""Operations on maps that move pixels: shifts, padding, the polyphase split."""

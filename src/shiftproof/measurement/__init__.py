@@ -1,0 +1,1 @@
+"""How a network's answer changes when its pictures move: the measurement, its result, its page."""

@@ -1,0 +1,150 @@
+"""Networks as they come: an exported program (`.pt2`), an ONNX file, or what `module:factory` makes."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shiftproof.models.loading import FORMATS, load_model
+from shiftproof.safe_io.torch_files import load_program
+
+_ONNX_TYPES = {"tensor(float)": torch.float32, "tensor(double)": torch.float64, "tensor(float16)": torch.float16}
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A function from images (B, C, H, W) to scores (B, classes), and what is known of its inputs.
+
+    `channels` and `size` (height, width) are None where any will do. `batch` is the smallest and the largest batch that
+    `function` takes: others are cut into pieces and filled up with copies, whose scores are thrown away. Of several
+    outputs the first counts.
+    """
+
+    source: str
+    function: Callable[[Tensor], Any]
+    channels: int | None = None
+    size: tuple[int, int] | None = None
+    batch: tuple[int, int | None] = (1, None)
+    dtype: torch.dtype = torch.float32
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Scores of a batch of any size."""
+        least, most = self.batch
+        with torch.no_grad():
+            parts = torch.split(x.to(self.dtype), most or max(1, len(x)))
+            return torch.cat([self._scores(part, least) for part in parts])
+
+    def _scores(self, x: Tensor, least: int) -> Tensor:
+        count = len(x)
+        filled = x if count >= least else x[torch.arange(least) % count]
+        try:
+            out = self.function(filled)
+        except Exception as error:  # whatever a stranger's network raises
+            reason = next(iter(str(error).splitlines()), "")
+            raise ValueError(
+                f"{self.source}: fails on images of shape {tuple(filled.shape)}: {type(error).__name__}: {reason}"
+            ) from error
+        if isinstance(out, (tuple, list)) and out:
+            out = out[0]
+        if not isinstance(out, Tensor) or out.dim() != 2 or len(out) != len(filled):
+            got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            raise ValueError(f"{self.source}: must return scores ({len(filled)}, classes), not {got}.")
+        return out[:count].float()
+
+
+def load_predictor(source: str, weights: Path | None = None) -> Predictor:
+    """The network in a `.pt2` or `.onnx` file, or the one `module:factory` or `timm:NAME` makes, with `weights`.
+
+    Files are safe to load, whoever made them: see `archives` for exported programs; ONNX is data, run by onnxruntime.
+    A module is Python code and is executed, as any import.
+    """
+    if not source.lower().endswith(FORMATS):
+        model = load_model(source, weights)
+        first = next((p for p in model.parameters() if p.dim() == 4), None)
+        return Predictor(source, model, None if first is None else _colours(source, first.shape[1]))
+    if weights is not None:
+        raise ValueError(f"{weights}: {source} has its weights inside; `weights` are for `module:factory`.")
+    path = Path(source)
+    with path.open("rb"):  # missing or unreadable: the system's own words
+        pass
+    return _exported(path) if source.lower().endswith(".pt2") else _onnx(path)
+
+
+def _exported(path: Path) -> Predictor:
+    program = load_program(path)
+    names = program.graph_signature.user_inputs
+    inputs = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
+    if len(inputs) != 1 or not isinstance(inputs[0], Tensor) or inputs[0].dim() != 4:
+        raise ValueError(
+            f"{path}: must take one batch of images (B, C, H, W), not {len(inputs)} inputs of other kinds."
+        )
+    batch, channels, height, width = inputs[0].shape
+    least, most = _number(batch), _number(batch)
+    if least is None:
+        bounds = program.range_constraints[batch.node.expr]  # type: ignore[attr-defined]
+        least, most = int(bounds.lower), int(bounds.upper) if bounds.upper.is_Integer else None
+    return Predictor(
+        str(path),
+        program.module(check_guards=False),  # the guards are strings of the file; sizes are checked without them
+        _colours(str(path), _number(channels)),
+        _sizes(_number(height), _number(width)),
+        (max(1, least), most),
+        inputs[0].dtype,
+    )
+
+
+def _onnx(path: Path) -> Predictor:
+    runtime: Any = importlib.import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4  # problems come as exceptions
+    try:
+        # folding constants would compute them now, of whatever size the file says
+        session = runtime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
+        )
+    except Exception as error:  # onnxruntime has one class for each of its codes
+        reason = next(iter(str(error).splitlines()), "")
+        raise ValueError(f"{path}: no ONNX network that can be read ({reason[:200]})") from error
+    inputs = session.get_inputs()
+    if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in _ONNX_TYPES:
+        got = ", ".join(f"{i.name} {i.type} {i.shape}" for i in inputs)
+        raise ValueError(f"{path}: must take one batch of images (B, C, H, W) of floats, not {got}.")
+    batch, channels, height, width = (_number(n) for n in inputs[0].shape)
+
+    def function(x: Tensor) -> Tensor:
+        return torch.from_numpy(session.run(None, {inputs[0].name: x.contiguous().numpy()})[0])
+
+    return Predictor(
+        str(path),
+        function,
+        _colours(str(path), channels),
+        _sizes(height, width),
+        (batch or 1, batch),
+        _ONNX_TYPES[inputs[0].type],
+    )
+
+
+def _number(size: object) -> int | None:
+    """A size if it is fixed; free ones are None, a name, or a symbol."""
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def _sizes(height: int | None, width: int | None) -> tuple[int, int] | None:
+    """Both sizes where one is fixed at least: a free one follows the other."""
+    if height is None or width is None:
+        height = width = height or width
+    return None if height is None or width is None else (height, width)
+
+
+def _colours(source: str, channels: int | None) -> int | None:
+    if channels not in (None, 1, 3):
+        raise ValueError(
+            f"{source}: takes images of {channels} channels; pictures have 1 or 3. The order must be (B, C, H, W)."
+        )
+    return channels

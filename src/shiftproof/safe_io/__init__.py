@@ -1,0 +1,1 @@
+"""Files from anyone: bounded reading, atomic writes, locks, restricted unpickling, archives, pictures."""
