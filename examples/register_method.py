@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.layers import Downsample
-from shiftproof.maps.shifts import pad
+from shiftproof.maps.padding import pad
 
 
 @sp.register_method("power")

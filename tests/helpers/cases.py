@@ -18,7 +18,7 @@ from shiftproof.ghs.pivots import PIVOTS, TIES
 from shiftproof.ghs.sampling import ANCHORS
 from shiftproof.layers import Downsample, base, create_downsample, methods
 from shiftproof.layers.polyphase import CRITERIA
-from shiftproof.maps.shifts import BORDERS
+from shiftproof.maps.padding import BORDERS
 
 COMMON = {"channels", "stride", "padding", "ndim"}
 TAME = [name for name, x in hard_maps().items() if bool(x.isfinite().all()) and name != "denormal"]

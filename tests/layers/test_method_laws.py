@@ -20,8 +20,8 @@ from shiftproof.invariance import same_bits
 from shiftproof.layers import APS, LPS, AdaptiveBlurPool, Downsample, align, base, create_downsample, methods, polyphase
 from shiftproof.layers.ghs import GHSBase
 from shiftproof.layers.pooling import MaxPool, Strided, subsample
+from shiftproof.maps.polyphase import polyphase as components
 from shiftproof.maps.shifts import circular_shift
-from shiftproof.maps.shifts import polyphase as components
 from shiftproof.tensors import wide
 
 SECTION = "Layers: the law of every method"

@@ -12,7 +12,10 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 from helpers.laws import all_shifts
 from shiftproof.invariance import same_bits
-from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift, pad, polyphase, take_from
+from shiftproof.maps.gather import take_from
+from shiftproof.maps.padding import pad
+from shiftproof.maps.polyphase import polyphase
+from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift
 
 small = st.integers(-9, 9)
 

@@ -10,7 +10,9 @@ from shiftproof.ghs.functions import gauss_hermite, hermite, hermite_series
 from shiftproof.ghs.moments import centroid_moments, condition_number, moments, reconstruct
 from shiftproof.ghs.sampling import ghs2d, max_centered_moments, sample, select
 from shiftproof.invariance import consistency, shift_error
-from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift, pad, polyphase
+from shiftproof.maps.padding import pad
+from shiftproof.maps.polyphase import polyphase
+from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift
 
 X = torch.rand(1, 1, 4, 4)
 BYTES = X.byte()

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from shiftproof.ghs import basis, grids
-from shiftproof.ghs.matrix import GHS, Kernel, sampling_matrix
+from shiftproof.ghs.kernel import GHS, Hermite
+from shiftproof.ghs.matrix import sampling_matrix
 from shiftproof.invariance import shift_error
 from shiftproof.layers import Downsample, create_downsample
 from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift
@@ -36,20 +37,19 @@ class Settings:
     sigma: str = str(GHS.sigma)
     taper: str = GHS.taper
     anchor: str = "center"
-    pivot: str = "phase"
+    pivot_rule: str = "phase"
 
     @property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> Hermite:
         """What the matrix of `ghs` is made of."""
-        return Kernel(orders=_number(self.orders), sigma=_number(self.sigma), taper=self.taper)
+        return Hermite(orders=_number(self.orders), sigma=_number(self.sigma), taper=self.taper)
 
     def options(self, method: str) -> dict[str, Any]:
         """The options of a method: those of `ghs`; all others keep their own."""
         if method != "ghs":
             return {}
-        kernel = self.kernel
-        made_of = {"orders": kernel.orders, "sigma": kernel.sigma, "taper": kernel.taper}
-        return {**made_of, "anchor": self.anchor, "pivot": self.pivot}
+        grid = "anchored" if self.anchor == "center" else "periodic"
+        return {"kernel": self.kernel, "grid": grid, "anchor": self.anchor, "pivot_rule": self.pivot_rule}
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from torch import Tensor
 from shiftproof.app import layer, panels
 from shiftproof.app.samples import SAMPLES, sample
 from shiftproof.app.uploads import take_picture
-from shiftproof.ghs.matrix import TAPERS
-from shiftproof.ghs.pivots import PIVOTS
+from shiftproof.ghs.kernel import TAPERS
+from shiftproof.ghs.pivots import PIVOT_RULES
 from shiftproof.ghs.sampling import ANCHORS
 from shiftproof.layers import methods
 from shiftproof.safe_io.pictures import fit
@@ -55,7 +55,7 @@ def build(blocks: gr.Blocks) -> None:
                     sigma = gr.Dropdown(words, value=usual.sigma, label="Sigma", **free)
                     taper = gr.Dropdown(list(TAPERS), value=usual.taper, label="Taper", min_width=110)
                     anchor = gr.Radio(list(ANCHORS), value=usual.anchor, label="Anchor", min_width=180)
-                    pivot = gr.Radio(list(PIVOTS), value=usual.pivot, label="Pivot", min_width=240)
+                    pivot = gr.Radio(list(PIVOT_RULES), value=usual.pivot_rule, label="Pivot", min_width=240)
                 inside = gr.HTML(elem_id="layer-inside", apply_default_css=False)
 
     settings: list[Any] = [stride, orders, sigma, taper, anchor, pivot]

@@ -20,7 +20,7 @@ from shiftproof.conversion.report import ConversionReport
 from shiftproof.conversion.rewrite import rewrite
 from shiftproof.conversion.verify import verify
 from shiftproof.layers import Downsample, create_downsample
-from shiftproof.maps import shifts
+from shiftproof.maps.padding import BORDERS
 
 _SIZES = (64, 224, 32, 28, 128)  # tried in turn where the caller gives no example
 
@@ -58,7 +58,7 @@ def convert(
     True
     """
     if padding is not None:
-        checks.choice("padding", padding, shifts.BORDERS)
+        checks.choice("padding", padding, BORDERS)
     create_downsample(method, 1, 2, padding or "zeros", **options)  # wrong names and options are refused at once
     traced = trace(model)
     modes = {name: m.training for name, m in traced.named_modules()}

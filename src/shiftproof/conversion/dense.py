@@ -13,7 +13,7 @@ from shiftproof.conversion.capture import ConversionError
 from shiftproof.conversion.frames import Operation
 from shiftproof.layers import Downsample
 from shiftproof.layers.convolution import CONVOLUTIONS, same_padding
-from shiftproof.maps import shifts
+from shiftproof.maps.padding import pad
 
 _POOL: dict[tuple[str, int], Any] = {
     ("max", 1): F.max_pool1d, ("max", 2): F.max_pool2d, ("max", 3): F.max_pool3d,
@@ -62,7 +62,7 @@ class DensePool(nn.Module):
             if self.padding == "zeros" and self.kind == "max":
                 padded = F.pad(x, [n for pair in reversed(around) for n in pair], value=-torch.inf)
             else:
-                padded = shifts.pad(x, around, self.padding)
+                padded = pad(x, around, self.padding)
             out: Tensor = pool(padded, self.kernel, 1, **spread)
             return out
         options = {k: v for k, v in self.options.items() if k != "ceil_mode"}

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.maps.shifts import circular_shift, pad
+from shiftproof.maps.padding import pad
+from shiftproof.maps.shifts import circular_shift
 
 BORDERS = ("fill", "reflect")
 _MARGIN = 4  # pixels that the reference keeps free below and right of its patches

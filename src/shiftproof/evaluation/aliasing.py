@@ -98,7 +98,8 @@ def measure_aliasing(
     found, n = surviving(layer, waves, size, checks.integer("phases", phases, minimum=2))
     highest = torch.tensor(waves).abs().amax(1)
     above, below = 2 * highest > n, 2 * highest < n
-    shifted_grid = isinstance(layer, GHSBase) and layer.kernel.grid == "inclusive"
+    sampling = layer.sampling if isinstance(layer, GHSBase) else None
+    shifted_grid = sampling is not None and sampling.grid == "inclusive"
     place = {wave: i for i, wave in enumerate(waves)}
     steps = range(1, size // 2 + 1)
     along = {
@@ -116,7 +117,7 @@ def measure_aliasing(
         "kept": float(found["energy"][below].mean()),
         "kept_in_place": None if shifted_grid else float(found["in_place"][below].mean()),
         "frequencies": list(steps),
-        "matrix": measure_matrix(layer.kernel, size, n) if isinstance(layer, GHSBase) else None,
+        "matrix": measure_matrix(sampling.kernel, size, n, sampling.grid) if sampling else None,
         **{
             name: {part: found[part][torch.tensor(where)].mean(1).tolist() for part in ("energy", "constant")}
             for name, where in along.items()

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from shiftproof.ghs.matrix import GHS, Kernel, sampling_matrix
+from shiftproof.ghs.kernel import GHS, Kernel
+from shiftproof.ghs.matrix import sampling_matrix
 
 
-def measure_matrix(kernel: Kernel = GHS, size: int = 32, count: int = 16) -> dict[str, Any]:
+def measure_matrix(kernel: Kernel = GHS, size: int = 32, count: int = 16, grid: str = "anchored") -> dict[str, Any]:
     r"""Properties of R, which takes `size` pixels of an axis to `count` samples.
 
     * `constant`: what becomes of a constant 1, the smallest and the largest sample;
@@ -18,11 +19,11 @@ def measure_matrix(kernel: Kernel = GHS, size: int = 32, count: int = 16) -> dic
     * `commutation`: how far a shift by the stride is from a shift of the output by one sample,
       \|S_1 R - R S_stride\| / \|R\|, which is what a pivot that jumps costs (None where the stride is not whole).
 
-    >>> from shiftproof.ghs.matrix import GHS_PAPER
-    >>> round(measure_matrix(GHS_PAPER)["commutation"], 2)
+    >>> from shiftproof.ghs.kernel import GHS_PAPER
+    >>> round(measure_matrix(GHS_PAPER, grid="inclusive")["commutation"], 2)
     0.24
     """
-    matrix = sampling_matrix(size, count, kernel)
+    matrix = sampling_matrix(size, count, kernel, grid)
     total = matrix.sum(1)
     k = np.arange(size // 2 + 1)
     waves = np.exp(2j * np.pi * np.outer(np.arange(size), k) / size)

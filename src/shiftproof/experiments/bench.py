@@ -22,8 +22,7 @@ from shiftproof.data.augment import augment
 from shiftproof.data.batches import normalise
 from shiftproof.environment import machine
 from shiftproof.evaluation.efficiency import Layer, Timing, flops, forward, forward_backward, in_turns, peak_memory
-from shiftproof.ghs.backend.resample import products
-from shiftproof.ghs.matrix import matrices_for
+from shiftproof.ghs.backend.torch_backend import products
 from shiftproof.layers import APS, BlurPool, GHS2d, create_downsample, methods
 from shiftproof.models import create_model
 from shiftproof.training.process import keep_memory
@@ -55,7 +54,7 @@ def peers(channels: int) -> dict[str, Layer]:
 
 def layers(x: Tensor) -> dict[str, Layer]:
     """The layers to time on maps like `x`; the floor is the two bare products on an aligned map."""
-    matrices = matrices_for(x, [(n + 1) // 2 for n in x.shape[2:]])
+    matrices = [axis.dense for axis in GHS2d().sampling.plan(x).axes]
     return {
         "max": lambda t: F.max_pool2d(t, 2),
         "LPF-3": BlurPool(),

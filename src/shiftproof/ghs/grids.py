@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftproof import checks
 
-GRIDS = ("inclusive", "periodic", "pivot")
-_ORDERS = re.compile(r"(\d*)\s*\*?\s*([NM])\s*(?:/\s*([1-9]\d*))?")
+GRIDS = ("inclusive", "periodic", "anchored")
+_ORDERS = re.compile(r"(0*[1-9]\d*)?\s*\*?\s*([NM])\s*(?:/\s*([1-9]\d*))?")
 _SIGMA = re.compile(r"(?:(\d*\.?\d+)\s*\*\s*)?(rule|band)")
 
 
@@ -44,17 +45,17 @@ def samples(size: int, count: int, grid: str) -> npt.NDArray[np.float64]:
     `"inclusive"` is the paper's grid: Eq. 9 with N points, first and last on the ends of [-1, 1].
     `"periodic"` spaces them by L/N, so that the distance from the last to the wrapped first is the same, and centres
     them: at even sizes and stride 2 each lies between two pixels.
-    `"pivot"` spaces them likewise and puts one on the middle pixel M//2, to which `anchor="center"` moves the pivot. An
-    odd axis with an even number of samples keeps the former, which is symmetric around that pixel.
+    `"anchored"` spaces them likewise and puts one on the middle pixel M//2, to which `anchor="center"` moves the pivot.
+    An odd axis with an even number of samples keeps the periodic grid, which is symmetric around that pixel.
 
-    >>> np.allclose(samples(8, 4, "pivot"), pixels(8)[::2])
+    >>> np.allclose(samples(8, 4, "anchored"), pixels(8)[::2])
     True
     """
     if grid == "inclusive":
         return pixels(count)
     j = np.arange(count, dtype=np.float64)
     spacing = period(size) / count
-    if grid == "pivot" and (size % 2 == 0 or count % 2 == 1):
+    if grid == "anchored" and (size % 2 == 0 or count % 2 == 1):
         return float(pixels(size)[size // 2]) + (j - count // 2) * spacing
     return (2 * j - count + 1) * (spacing / 2)
 
@@ -62,12 +63,22 @@ def samples(size: int, count: int, grid: str) -> npt.NDArray[np.float64]:
 def phases(size: int, count: int) -> int:
     """After how many pixels an equally spaced grid of `count` samples lies on itself again: M / gcd(M, N).
 
-    The stride where it divides the size; otherwise up to the whole size, and then no two positions are alike.
+    The stride where it divides the size; otherwise up to the whole size, and then no two positions share a phase.
 
     >>> phases(32, 16), phases(12, 8), phases(15, 8)
     (2, 3, 15)
     """
     return size // math.gcd(size, count)
+
+
+def all_phases(sizes: Sequence[int], counts: Sequence[int]) -> tuple[int, ...] | None:
+    """`phases` of each axis; None where no two positions share one.
+
+    >>> all_phases((32, 12), (16, 8)), all_phases((15, 7), (8, 4))
+    ((2, 3), None)
+    """
+    found = tuple(phases(m, n) for m, n in zip(sizes, counts))
+    return None if found == tuple(sizes) else found
 
 
 def resolve_orders(orders: int | str, size: int, count: int) -> int:
@@ -79,7 +90,7 @@ def resolve_orders(orders: int | str, size: int, count: int) -> int:
     if not isinstance(orders, str):
         return checks.integer("orders", orders)
     found = _ORDERS.fullmatch(orders.strip())
-    if not found or found[1].strip("0") == "" != found[1]:
+    if not found:
         raise ValueError(
             f"`orders` (={orders!r}) must be an integer of at least 1, or a multiple or fraction of the output "
             f"size N or the input size M, such as 'N', '4N', 'N/2' or 'M'."

@@ -138,14 +138,14 @@ def _projector(size: int, orders: int, sigma: float | None, projection: str, lik
         q = basis.functions(orders, grids.pixels(size), scale)
         return torch.from_numpy(grids.step(size) * q if projection == "quadrature" else basis.least_squares(q))
 
-    return _cache.get(("project", size, orders, scale, projection), like, make)
+    return _cache.get_like(("project", size, orders, scale, projection), like, make)
 
 
 def _functions(size: int, orders: int, sigma: float | None, like: Tensor) -> Tensor:
     """The (K, N) matrix of functions on `size` pixels, in the accumulation dtype of `like`."""
     scale = grids.scale_rule(orders) if sigma is None else checks.positive("sigma", sigma)
     key = ("functions", size, orders, scale)
-    return _cache.get(key, like, lambda: torch.from_numpy(basis.functions(orders, grids.pixels(size), scale)))
+    return _cache.get_like(key, like, lambda: torch.from_numpy(basis.functions(orders, grids.pixels(size), scale)))
 
 
 def _axes(name: str, x: Tensor, ndim: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Gaussian-Hermite Sampling (GHS) as pure functions (paper, section 3.3).
 
-Find the pivot of each map, turn the map so that the pivot comes to the anchor, multiply each axis by one fixed
-matrix. The arithmetic after the turn is the same for every shift, so equal maps give equal bits.
+Find the pivot of each map, roll the map so that the pivot comes to the anchor, multiply each axis by one fixed
+matrix. The arithmetic after the roll is the same for every shift, so equal maps give equal bits.
 
 Letters: B batch, C channels, d1..dn sizes, M input and N output size of one axis, K number of functions.
 """
@@ -9,20 +9,26 @@ Letters: B batch, C channels, d1..dn sizes, M input and N output size of one axi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from dataclasses import dataclass
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.ghs import moments
-from shiftproof.ghs.backend.resample import find_and_resample, mark_absent, resample
-from shiftproof.ghs.matrix import GHS, Kernel, matrices_for
-from shiftproof.ghs.pivots import NATIVE, TIES, Rule, phases, select_pivot
+from shiftproof.cache import Cache
+from shiftproof.ghs import backend, grids
+from shiftproof.ghs.backend.torch_backend import mark_absent
+from shiftproof.ghs.kernel import GHS, Kernel, parse_kernel
+from shiftproof.ghs.matrix import Plan, make_plan
+from shiftproof.ghs.moments import moments
+from shiftproof.ghs.pivots import Rule, check_rule
+from shiftproof.ghs.ties import TIES
 from shiftproof.maps.shifts import circular_shift
 from shiftproof.tensors import is_eager
 
 ANCHORS = ("corner", "center")
+_plans: Cache[Plan] = Cache()
 
 
 def pivot_moments(
@@ -32,13 +38,13 @@ def pivot_moments(
 
     .. math:: A^*_{c,r}(F) = \frac{4}{(M-1)^2}\, Q^{[r,0]} F\, Q^{\top[0,c]}
 
-    Instead of the functions the map is turned, which is the same sum (property 1) in an order that does not
+    The map is rolled instead of the functions, which is the same sum (property 1) in an order that does not
     depend on the pivot. `pivot` is (\*lead, ndim) in (row, column) order, with the leading axes of `f`.
 
     Shape: (\*lead, ..., d1..dn) -> (\*lead, ..., K1..Kn).
     """
     aligned = circular_shift(f, -pivot, dims=range(-ndim, 0))
-    return moments.moments(aligned, orders, sigma, ndim)
+    return moments(aligned, orders, sigma, ndim)
 
 
 def max_centered_moments(
@@ -52,36 +58,107 @@ def max_centered_moments(
 
     Shape: (B, C, d1..dn) -> (B, C, K1..Kn).
     """
-    checks.maps("x", x, ndim)
-    pivot = select_pivot(x)
-    out = pivot_moments(x, pivot, orders, sigma, ndim)
-    return mark_absent(out, pivot)
+    pivot = find_pivot(x, ndim=ndim)
+    return mark_absent(pivot_moments(x, pivot, orders, sigma, ndim), pivot)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What GHS does, whatever the maps: the arguments of `ghs2d`, checked once. Function and layers share it."""
+
+    ndim: int
+    stride: tuple[int, ...]
+    output_size: tuple[int, ...] | None
+    kernel: Kernel
+    grid: str
+    anchor: str
+    pivot_rule: str | Rule
+    ties: str
+
+    @classmethod
+    def of(
+        cls,
+        ndim: int,
+        stride: int | Sequence[int],
+        output_size: int | Sequence[int] | None,
+        kernel: Kernel | str,
+        grid: str,
+        anchor: str,
+        pivot_rule: str | Rule,
+        ties: str,
+    ) -> Sampling:
+        """The arguments in one form, so that equal ones are equal; a wrong one, or a wrong combination, is refused."""
+        checks.choice("anchor", anchor, ANCHORS)
+        if checks.choice("grid", grid, grids.GRIDS) == "anchored" and anchor == "corner":
+            raise ValueError(
+                "`grid='anchored'` puts a sample on the middle pixel, to which `anchor='center'` moves the pivot: with "
+                "`anchor='corner'` set `grid='periodic'`."
+            )
+        return cls(
+            ndim,
+            checks.per_axis("stride", stride, ndim),
+            None if output_size is None else checks.per_axis("output_size", output_size, ndim),
+            parse_kernel(kernel),
+            grid,
+            anchor,
+            check_rule(pivot_rule),
+            checks.choice("ties", ties, TIES),
+        )
+
+    def counts(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """The sizes of the output: ceil(M / stride) on each axis, or `output_size`."""
+        if self.output_size is None:
+            return tuple((m + s - 1) // s for m, s in zip(sizes, self.stride))
+        if any(n > m for m, n in zip(sizes, self.output_size)):
+            raise ValueError(
+                f"`output_size` (={self.output_size}) must be at most the input size {tuple(sizes)} on each axis."
+            )
+        return self.output_size
+
+    def plan(self, x: Tensor) -> Plan:
+        """What a call does to maps such as `x`: checked and made once for each size, dtype and device."""
+        if not isinstance(x, Tensor) or not is_eager(x) or 0 in x.shape[1:]:
+            return self._make_plan(x)
+        return _plans.get((x.shape[2:], x.dtype, x.device, self), lambda: self._make_plan(x))
+
+    def _make_plan(self, x: Tensor) -> Plan:
+        sizes = checks.maps("x", x, self.ndim).shape[2:]
+        origin = [size // 2 if self.anchor == "center" else 0 for size in sizes]
+        return make_plan(x, sizes, self.counts(sizes), origin, self.kernel, self.grid)
+
+    def select(self, x: Tensor, *companions: Tensor) -> Tensor:
+        """The pivots of maps (B, C, d1..dn), as (B, n); `companions` break the ties that `x` leaves open."""
+        checks.maps("x", x, self.ndim)
+        return find_pivot(x, *companions, rule=self.pivot_rule, ties=self.ties, counts=self.counts(x.shape[2:]))
+
+    def __call__(self, x: Tensor, selection: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The samples of maps (B, C, d1..dn), and the pivots they were taken at: `selection`, or those of `select`."""
+        plan = self.plan(x)
+        if selection is None:
+            _refuse_trace()
+            return backend.find_and_sample(x, plan, self.pivot_rule, self.ties)
+        check_selection(selection, x)
+        return backend.sample(x, selection, plan), selection
 
 
 @overload
 def ghs2d(
-    x: Tensor, stride: int | Sequence[int] = ..., *, return_selection: Literal[False] = ..., **options: Any
+    x: Tensor, stride: int | Sequence[int] = ..., *, return_selection: Literal[False] = ..., **options: object
 ) -> Tensor: ...
 @overload
 def ghs2d(
-    x: Tensor, stride: int | Sequence[int] = ..., *, return_selection: Literal[True], **options: Any
+    x: Tensor, stride: int | Sequence[int] = ..., *, return_selection: Literal[True], **options: object
 ) -> tuple[Tensor, Tensor]: ...
 def ghs2d(  # type: ignore[misc]
     x: Tensor,
     stride: int | Sequence[int] = 2,
     *,
     output_size: int | Sequence[int] | None = None,
-    orders: int | str = GHS.orders,
-    sigma: float | str = GHS.sigma,
-    extension: str = GHS.extension,
-    grid: str = GHS.grid,
-    projection: str = GHS.projection,
-    gain: str = GHS.gain,
-    taper: str = GHS.taper,
+    kernel: Kernel | str = GHS,
+    grid: str = "anchored",
     anchor: str = "center",
-    pivot: str | Rule = "phase",
+    pivot_rule: str | Rule = "phase",
     ties: str = "exact",
-    companions: Sequence[Tensor] = (),
     selection: Tensor | None = None,
     return_selection: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -89,8 +166,7 @@ def ghs2d(  # type: ignore[misc]
 
     .. math:: \hat F^* = Q_N^\top A^*_{\max}(F) Q_N = R\, F^{[a - p]} R^\top
 
-    with p the pivot (the maximum, in the best phase), a the anchor it is moved to, R the fixed matrix of
-    `sampling_matrix`.
+    with p the pivot, a the anchor it is moved to, R the fixed matrix of `sampling_matrix`.
 
     * theorem 2: for every input and every circular shift the output is equal, bit for bit on equal shapes and
       memory layouts, ties included (`ties="exact"`);
@@ -98,16 +174,23 @@ def ghs2d(  # type: ignore[misc]
     * float16 and bfloat16 are multiplied in float32 and rounded once, autocast or not: against float64 the error is at
       most u + 2^-20 times max \|x\| times the largest row sum of \|R\| on each axis, with u = 2^-8 for bfloat16, 2^-11
       for float16, and 0 for float32, where no sample depends on more than 512 pixels of an axis;
-    * a sample that contains NaN has no pivot, and all its outputs are NaN (with `pivot="per-channel"` all those of
-      the channel); other samples do not notice. An infinity makes the outputs that it reaches infinite or NaN.
+    * a sample that contains NaN has no pivot, and all its outputs are NaN; other samples are not affected. An infinity
+      makes the outputs that it reaches infinite or NaN.
 
-    `orders`, `sigma`, `extension`, `grid`, `projection`, `gain` and `taper` make the matrix: see `Kernel`. `anchor` is
-    `"center"` or `"corner"` (the paper). `pivot` and `ties` are those of `select_pivot`. `output_size` takes the
-    place of `stride`. The paper's layer is `**vars(GHS_PAPER), anchor="corner", pivot="max"`.
+    `stride`: output samples lie so many pixels apart, on all axes or one number for each.
+    `output_size`: the sizes of the output, instead of `stride`.
+    `kernel`: what the matrix R is made of, `Hermite(...)`, `Local(...)` or the text of one.
+    `grid`: output samples `"inclusive"` of both ends (the paper); `"periodic"`, equally spaced around the wrapped axis
+    and centred on the map; or `"anchored"`, equally spaced with one on the pixel to which the pivot is moved.
+    `anchor`: the pivot is moved to the `"center"` of the map or to its `"corner"` (the paper).
+    `pivot_rule`: the score whose largest value is the pivot, `"max"` (the paper), `"phase"`, `"energy"` or a function:
+    see `select_pivot`.
+    `ties`: what decides between equal scores, `"exact"`, `"window"` or `"first"`: see `select_pivot`.
+    `selection`: the pivots of another branch, instead of a search.
+    `return_selection`: return the pivots too, for another branch.
 
-    Branches that meet again must share one pivot: `return_selection` hands it out, and as `selection` it replaces
-    the search on the other branch. Name that branch among the `companions` when the pivot is found, so that it can
-    break the ties which `x` itself leaves open; otherwise the law does not hold for it where `x` has ties.
+    Branches that meet again must share one pivot. Where `x` has ties, find it with `GHS2d.select(x, other)`, so that
+    the other branch can break them. The paper's layer is `GHS2d.paper()`.
 
     Shape: (B, C, H, W) -> (B, C, ceil(H/stride), ceil(W/stride)), or `output_size`.
 
@@ -118,51 +201,21 @@ def ghs2d(  # type: ignore[misc]
     >>> bool((ghs2d(x.roll((3, 8), (2, 3))) == y).all())
     True
     """
-    kernel = Kernel(orders, sigma, extension, grid, projection, gain, taper)
-    rest: dict[str, Any] = {"ndim": 2, "output_size": output_size, "kernel": kernel, "anchor": anchor}
-    y, selection = run(x, stride, selection, *companions, pivot=pivot, ties=ties, **rest)
+    sampling = Sampling.of(2, stride, output_size, kernel, grid, anchor, pivot_rule, ties)
+    y, selection = sampling(x, selection)
     return (y, selection) if return_selection else y
 
 
-def run(
-    x: Tensor,
-    stride: int | Sequence[int],
-    selection: Tensor | None,
-    *companions: Tensor,
-    pivot: str | Rule,
-    ties: str,
-    ndim: int,
-    **options: Any,
-) -> tuple[Tensor, Tensor]:
-    """`sample` at the pivots `selection`, or else at those of `select`, and the pivots.
-
-    Finding and sampling take one pass over the maps where that is possible.
-    """
-    if selection is not None:
-        checks.maps("x", x, ndim)
-        check_range(selection, x)
-    elif pivot in NATIVE and ties in TIES and not companions and is_eager(x):
-        origin, matrices = _plan(x, stride, ndim, **options)
-        counts = [matrix.shape[0] for matrix in matrices]
-        done = find_and_resample(x, origin, matrices, phases(pivot, x.shape[2:], counts))
-        if done is not None:
-            return done
-    if selection is None:
-        size = options.get("output_size")
-        selection = select(x, *companions, pivot=pivot, ties=ties, ndim=ndim, stride=stride, output_size=size)
-    return sample(x, selection, stride, ndim=ndim, **options), selection
-
-
-def select(
+def find_pivot(
     x: Tensor,
     *companions: Tensor,
-    pivot: str | Rule = "max",
+    rule: str | Rule = "max",
     ties: str = "exact",
-    ndim: int = 2,
-    stride: int | Sequence[int] = 2,
-    output_size: int | Sequence[int] | None = None,
+    counts: Sequence[int] | None = None,
+    ndim: int | None = None,
 ) -> Tensor:
-    """`select_pivot` on maps (B, C, d1..dn), with its arguments checked."""
+    """`select_pivot` of maps (B, C, d1..dn) with its arguments checked, in compiled code where that is possible."""
+    ndim = x.dim() - 2 if ndim is None else ndim
     for i, t in enumerate((x, *companions)):
         checks.maps("x" if i == 0 else f"companions[{i - 1}]", t, ndim)
         if t.shape[:1] + t.shape[2:] != x.shape[:1] + x.shape[2:]:
@@ -170,64 +223,29 @@ def select(
                 f"`companions[{i - 1}]` (shape {tuple(t.shape)}) must have the batch and the sizes of `x` "
                 f"(shape {tuple(x.shape)})."
             )
+    _refuse_trace()
+    return backend.find(x, rule, ties, companions, counts)
+
+
+def _refuse_trace() -> None:
     if not torch.compiler.is_compiling() and torch._C._is_tracing():
         raise RuntimeError(
             "GHS cannot go through `torch.jit.trace`, which keeps one side of every branch: use `torch.export`."
         )
-    counts = _output_size(x.shape[2:], checks.per_axis("stride", stride, ndim), output_size)
-    return select_pivot(x, pivot, ties, companions, counts)
 
 
-def sample(
-    x: Tensor,
-    selection: Tensor,
-    stride: int | Sequence[int] = 2,
-    *,
-    ndim: int = 2,
-    output_size: int | Sequence[int] | None = None,
-    kernel: Kernel = GHS,
-    anchor: str = "center",
-) -> Tensor:
-    """Sample maps (B, C, d1..dn) that are aligned by the pivots `selection`: GHS without the search."""
-    origin, matrices = _plan(x, stride, ndim, output_size, kernel, anchor)
-    _check_selection(selection, x, ndim)
-    return resample(x, selection, origin, matrices)
-
-
-def _plan(
-    x: Tensor,
-    stride: int | Sequence[int],
-    ndim: int,
-    output_size: int | Sequence[int] | None,
-    kernel: Kernel,
-    anchor: str,
-) -> tuple[list[int], list[Tensor]]:
-    """Where the pivots of `x` are moved to, and the matrix of each axis."""
-    checks.maps("x", x, ndim)
-    checks.choice("anchor", anchor, ANCHORS)
-    counts = _output_size(x.shape[2:], checks.per_axis("stride", stride, ndim), output_size)
-    origin = [size // 2 if anchor == "center" else 0 for size in x.shape[2:]]
-    return origin, matrices_for(x, counts, kernel)
-
-
-def _output_size(
-    sizes: Sequence[int], strides: Sequence[int], output_size: int | Sequence[int] | None
-) -> tuple[int, ...]:
-    """ceil(M / stride) on each axis, or `output_size`."""
-    if output_size is None:
-        return tuple((m + s - 1) // s for m, s in zip(sizes, strides))
-    counts = checks.per_axis("output_size", output_size, len(sizes))
-    for m, n in zip(sizes, counts):
-        if n > m:
-            raise ValueError(
-                f"`output_size` (={tuple(counts)}) must be at most the input size {tuple(sizes)} on each axis."
-            )
-    return counts
-
-
-def check_range(selection: Tensor, x: Tensor) -> None:
-    """Refuse pivots that lie outside of `x`: they were found on a map of another size."""
-    _check_selection(selection, x, x.dim() - 2)
+def check_selection(selection: Tensor, x: Tensor) -> None:
+    """Refuse pivots that were not found on maps such as `x`."""
+    if not isinstance(selection, Tensor) or selection.dtype != torch.int64:
+        raise TypeError(f"`selection` must be an int64 tensor from `select`, not {checks.shown(selection)}.")
+    if selection.device != x.device:
+        raise ValueError(f"`selection` (on {selection.device}) must be on the device of the maps ({x.device}).")
+    shape = (x.shape[0], x.dim() - 2)
+    if tuple(selection.shape) != shape:
+        raise ValueError(
+            f"`selection` (shape {tuple(selection.shape)}) must have the shape {shape} for maps of shape "
+            f"{tuple(x.shape)}: take it from `select` on a map of the same batch."
+        )
     if is_eager(selection) and selection.numel():
         for axis, size in enumerate(x.shape[2:]):
             top = int(selection[..., axis].max())
@@ -236,16 +254,3 @@ def check_range(selection: Tensor, x: Tensor) -> None:
                     f"`selection` (up to {top} on axis {axis}) must lie inside the map (size {size} there): "
                     f"take it from `select` on a map of the same size."
                 )
-
-
-def _check_selection(selection: Tensor, x: Tensor, ndim: int) -> None:
-    if not isinstance(selection, Tensor) or selection.dtype != torch.int64:
-        raise TypeError(f"`selection` must be an int64 tensor from `select`, not {checks.shown(selection)}.")
-    if selection.device != x.device:
-        raise ValueError(f"`selection` (on {selection.device}) must be on the device of the maps ({x.device}).")
-    shapes = [(x.shape[0], ndim), (x.shape[0], x.shape[1], ndim)]
-    if tuple(selection.shape) not in shapes:
-        raise ValueError(
-            f"`selection` (shape {tuple(selection.shape)}) must have the shape {shapes[0]} for maps of shape "
-            f"{tuple(x.shape)} (or {shapes[1]}, one per channel): take it from `select` on a map of the same batch."
-        )

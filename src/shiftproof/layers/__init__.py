@@ -2,7 +2,7 @@
 
 from shiftproof.layers.adaptive import AdaptiveBlurPool, filter_pool
 from shiftproof.layers.align import Align, RollToPivot, roll_to_pivot
-from shiftproof.layers.base import LAWS, Downsample, create_downsample, methods, register_method
+from shiftproof.layers.base import LAWS, Downsample, PaddedDownsample
 from shiftproof.layers.blur import BlurPool, blur_pool
 from shiftproof.layers.convolution import conv
 from shiftproof.layers.ghs import GHS1d, GHS2d, GHS3d
@@ -19,6 +19,7 @@ from shiftproof.layers.pooling import (
     stochastic_pool,
     subsample,
 )
+from shiftproof.layers.registry import create_downsample, methods, register_method, resolve_options
 
 __all__ = [
     "APS",
@@ -34,6 +35,7 @@ __all__ = [
     "GHS3d",
     "MaxPool",
     "MixedPool",
+    "PaddedDownsample",
     "RollToPivot",
     "StochasticPool",
     "Strided",
@@ -47,6 +49,7 @@ __all__ = [
     "mixed_pool",
     "polyphase_pool",
     "register_method",
+    "resolve_options",
     "roll_to_pivot",
     "select_component",
     "stochastic_pool",

@@ -10,9 +10,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from shiftproof import checks
-from shiftproof.layers.base import Downsample, register_method
+from shiftproof.layers.base import PaddedDownsample
 from shiftproof.layers.convolution import conv, same_padding
-from shiftproof.maps.shifts import pad
+from shiftproof.layers.registry import register_method
+from shiftproof.maps.padding import pad
 from shiftproof.tensors import wide
 
 _NORM = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
@@ -48,11 +49,11 @@ def filter_pool(
 
 
 @register_method("lpf-adaptive")
-class AdaptiveBlurPool(Downsample):
+class AdaptiveBlurPool(PaddedDownsample):
     """Content-aware low-pass filter: a convolution, batch norm and softmax give the filter of every position.
 
-    `groups` sets of channels have a filter each (by default up to 8); all weights are positive and sum to 1. No
-    shift law holds: the grid stands still while the map moves.
+    `groups` sets of channels have a filter each (by default up to 8); all weights are positive and sum to 1. It
+    guarantees nothing under shifts: the grid stays where it is while the map moves.
     """
 
     def __init__(
@@ -81,10 +82,9 @@ class AdaptiveBlurPool(Downsample):
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
         """The filtered maps; the filters belong to these channels, so there is nothing to share."""
-        assert self.padding is not None
         checks.maps("x", x, self.ndim)
         return filter_pool(x, self.weights(x), self.stride, self.padding, self.ndim)
 
     def options(self) -> dict[str, Any]:
         """The filter and its groups."""
-        return {"taps": self.taps, "groups": self.groups}
+        return super().options() | {"taps": self.taps, "groups": self.groups}

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from shiftproof import checks
 from shiftproof.cache import TensorCache
-from shiftproof.layers.base import Downsample, register_method
+from shiftproof.layers.base import PaddedDownsample
 from shiftproof.layers.convolution import CONVOLVE
 from shiftproof.layers.pooling import dense_max, subsample
-from shiftproof.maps.shifts import pad
+from shiftproof.layers.registry import register_method
+from shiftproof.maps.padding import pad
 from shiftproof.tensors import autocast_off, wide
 
 _cache = TensorCache()
@@ -51,17 +52,17 @@ def blur_pool(
     if taps == 1:
         return subsample(padded, strides, ndim)
     padded = padded.to(wide(x.dtype))
-    kernel = _cache.get((taps, ndim), x, lambda: binomial(taps, ndim))
+    kernel = _cache.get_like((taps, ndim), x, lambda: binomial(taps, ndim))
     weight = kernel.expand(x.shape[1], 1, *[taps] * ndim)
     with autocast_off(x):
         return CONVOLVE[ndim](padded, weight, stride=strides, groups=x.shape[1]).to(x.dtype)
 
 
 @register_method("lpf")
-class BlurPool(Downsample):
+class BlurPool(PaddedDownsample):
     """`blur_pool` as a layer; `dense_max=2` first takes a dense 2 x 2 maximum, which replaces max pooling.
 
-    The blur makes shifts matter less but obeys no law: the grid stands still while the map moves.
+    The blur makes shifts matter less and guarantees nothing: the grid stays where it is while the map moves.
     """
 
     def __init__(
@@ -80,10 +81,9 @@ class BlurPool(Downsample):
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
         """The blurred and subsampled maps; there is nothing to select."""
         checks.maps("x", x, self.ndim)
-        assert self.padding is not None
         x = dense_max(x, self.dense_max, self.padding, self.ndim)
         return blur_pool(x, self.stride, self.taps, self.padding, self.ndim)
 
     def options(self) -> dict[str, Any]:
         """The filter, and the dense maximum if there is one."""
-        return {"taps": self.taps} | ({"dense_max": self.dense_max} if self.dense_max > 1 else {})
+        return super().options() | {"taps": self.taps} | ({"dense_max": self.dense_max} if self.dense_max > 1 else {})

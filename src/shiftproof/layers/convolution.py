@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof import checks
-from shiftproof.maps.shifts import BORDERS, pad
+from shiftproof.maps.padding import BORDERS, pad
 
 CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 

@@ -1,24 +1,26 @@
-"""Gaussian-Hermite Sampling as layers: `sampling.ghs2d` with its parameters kept."""
+"""Gaussian-Hermite Sampling as layers: `ghs2d` with its arguments kept."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.ghs import sampling
-from shiftproof.ghs.matrix import GHS, GHS_PAPER, Kernel
-from shiftproof.ghs.pivots import PIVOTS, TIES, Rule
-from shiftproof.layers.base import Downsample, register_method
+from shiftproof.ghs.kernel import GHS, GHS_PAPER, Kernel
+from shiftproof.ghs.pivots import Rule
+from shiftproof.ghs.sampling import Sampling
+from shiftproof.layers.base import Downsample
+from shiftproof.layers.registry import register_method
 
 G = TypeVar("G", bound="GHSBase")
+# the layer of the paper to the letter: the pivot at the maximum, in the corner; K = N functions, Eq. 24, zero extension
+PAPER: dict[str, Any] = {"kernel": GHS_PAPER, "grid": "inclusive", "anchor": "corner", "pivot_rule": "max"}
 
 
 class GHSBase(Downsample):
-    """Gaussian-Hermite Sampling for maps of one, two or three dimensions; see `sampling.ghs2d` for the parameters.
+    """Gaussian-Hermite Sampling for maps of one, two or three dimensions.
 
     * theorem 2: for every input and every circular shift the output is equal, bit for bit on equal shapes and
       memory layouts, ties included;
@@ -34,68 +36,50 @@ class GHSBase(Downsample):
         stride: int | Sequence[int] = 2,
         *,
         output_size: int | Sequence[int] | None = None,
-        orders: int | str = GHS.orders,
-        sigma: float | str = GHS.sigma,
-        extension: str = GHS.extension,
-        grid: str = GHS.grid,
-        projection: str = GHS.projection,
-        gain: str = GHS.gain,
-        taper: str = GHS.taper,
+        kernel: Kernel | str = GHS,
+        grid: str = "anchored",
         anchor: str = "center",
-        pivot: str | Rule = "phase",
+        pivot_rule: str | Rule = "phase",
         ties: str = "exact",
         return_selection: bool = False,
     ) -> None:
+        """Keep the arguments.
+
+        `stride`: output samples lie so many pixels apart, on all axes or one number for each.
+        `output_size`: the sizes of the output, instead of `stride`.
+        `kernel`: what the matrices are made of, `Hermite(...)`, `Local(...)` or the text of one.
+        `grid`: where output samples lie, `"anchored"`, `"periodic"` or `"inclusive"` (the paper).
+        `anchor`: where the pivot is moved to, `"center"` or `"corner"` (the paper).
+        `pivot_rule`: how the pivot is found, `"phase"`, `"max"` (the paper), `"energy"` or a function of the maps.
+        `ties`: what decides between equal scores, `"exact"`, `"window"` or `"first"`.
+        `return_selection`: return the pivots beside the samples, for other branches.
+
+        `ghs2d` says more of each.
+        """
         super().__init__(stride, self.dimensions)
-        self.output_size = None if output_size is None else checks.per_axis("output_size", output_size, self.ndim)
-        self.kernel = Kernel(orders, sigma, extension, grid, projection, gain, taper)
-        self.anchor = checks.choice("anchor", anchor, sampling.ANCHORS)
-        self.pivot = pivot if callable(pivot) else checks.choice("pivot", pivot, PIVOTS)
-        self.ties = checks.choice("ties", ties, TIES)
+        self.sampling = Sampling.of(self.ndim, stride, output_size, kernel, grid, anchor, pivot_rule, ties)
         self.return_selection = return_selection
         self.law = "exact-invariant" if ties == "exact" else "none"
 
     @classmethod
     def paper(cls: type[G], stride: int | Sequence[int] = 2, **options: Any) -> G:
-        """The layer of the paper to the letter: pivot at the maximum, in the corner; K = N functions, scale rule, zero
-        extension.
-        """
-        return cls(stride, **{**vars(GHS_PAPER), "anchor": "corner", "pivot": "max", **options})
+        """The layer of the paper to the letter; `options` change it."""
+        return cls(stride, **PAPER | options)
 
     def select(self, x: Tensor, *companions: Tensor) -> Tensor:
         """The pivots of `x`; `companions` share them, and break the ties that `x` itself leaves open."""
-        return sampling.select(
-            x,
-            *companions,
-            pivot=self.pivot,
-            ties=self.ties,
-            ndim=self.ndim,
-            stride=self.stride,
-            output_size=self.output_size,
-        )
+        return self.sampling.select(x, *companions)
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """The samples of `x`, and the pivots too if `return_selection` is set."""
-        y, selection = sampling.run(
-            x,
-            self.stride,
-            selection,
-            pivot=self.pivot,
-            ties=self.ties,
-            ndim=self.ndim,
-            output_size=self.output_size,
-            kernel=self.kernel,
-            anchor=self.anchor,
-        )
+        y, selection = self.sampling(x, selection)
         return (y, selection) if self.return_selection else y
 
     def options(self) -> dict[str, Any]:
         """What differs from the defaults."""
-        mine = {**vars(self.kernel), "anchor": self.anchor, "pivot": self.pivot, "ties": self.ties}
-        usual = {**dataclasses.asdict(GHS), "anchor": "center", "pivot": "phase", "ties": "exact"}
-        shown = {k: v for k, v in mine.items() if v != usual[k]}
-        if self.output_size is not None:
-            shown = {"output_size": self.output_size, **shown}
+        usual = Sampling.of(self.ndim, 2, None, GHS, "anchored", "center", "phase", "exact")
+        names = ("output_size", "kernel", "grid", "anchor", "pivot_rule", "ties")
+        shown = {k: v for k in names if (v := getattr(self.sampling, k)) != getattr(usual, k)}
         return shown | ({"return_selection": True} if self.return_selection else {})
 
 
@@ -130,7 +114,7 @@ def ghs(channels: int, stride: int | Sequence[int], padding: str, ndim: int, **o
     return _BY_NDIM[checks.dimensions(ndim)](stride, **options)
 
 
-@register_method("ghs-paper", options_of=GHSBase)
+@register_method("ghs-paper", options_of=GHSBase, defaults=PAPER)
 def ghs_paper(channels: int, stride: int | Sequence[int], padding: str, ndim: int, **options: Any) -> GHSBase:
     """GHS to the letter of the paper. It has no border to pad: `padding` is accepted and has no effect."""
     return _BY_NDIM[checks.dimensions(ndim)].paper(stride, **options)

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.layers.base import Downsample, register_method
+from shiftproof.layers.base import PaddedDownsample
 from shiftproof.layers.blur import blur_pool
 from shiftproof.layers.convolution import conv
 from shiftproof.layers.pooling import dense_max
-from shiftproof.maps.shifts import pad, polyphase
+from shiftproof.layers.registry import register_method
+from shiftproof.maps.padding import pad
+from shiftproof.maps.polyphase import polyphase
 from shiftproof.tensors import wide
 
 CRITERIA = ("l1", "l2", "linf", "l1min", "l2min")
@@ -66,7 +68,7 @@ def _components(x: Tensor, stride: int | Sequence[int], padding: str, ndim: int)
     return polyphase(x, strides, ndim)
 
 
-class _Polyphase(Downsample):
+class _Polyphase(PaddedDownsample):
     """What APS and LPS share: a dense maximum, a component selected on its output, a blur, the component."""
 
     def __init__(
@@ -84,7 +86,6 @@ class _Polyphase(Downsample):
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
         """The selected component of each sample."""
-        assert self.padding is not None
         x = self._dense(x)
         if selection is None:
             selection = self._choose(x)
@@ -92,7 +93,6 @@ class _Polyphase(Downsample):
         return polyphase_pool(x, selection, self.stride, self.padding, self.ndim)
 
     def _dense(self, x: Tensor) -> Tensor:
-        assert self.padding is not None
         checks.maps("x", x, self.ndim)
         return dense_max(x, self.dense_max, self.padding, self.ndim)
 
@@ -101,7 +101,7 @@ class _Polyphase(Downsample):
 
     def options(self) -> dict[str, Any]:
         """The filter, and the dense maximum if there is one."""
-        return {"taps": self.taps} | ({"dense_max": self.dense_max} if self.dense_max > 1 else {})
+        return super().options() | {"taps": self.taps} | ({"dense_max": self.dense_max} if self.dense_max > 1 else {})
 
 
 @register_method("aps")
@@ -114,8 +114,8 @@ class APS(_Polyphase):
     * equivariant: a circular shift of the input gives a circular shift of the output, to rounding, with
       `padding="circular"` (any padding where nothing is padded), sizes divisible by the stride, and one component
       of largest norm;
-    * where two components tie (a checkerboard, a constant) the first is taken whatever the shift, and the law
-      breaks; at sizes such as 30 with stride 4, or 31, no polyphase split moves with the map.
+    * where two components tie (a checkerboard, a constant) the first is taken whatever the shift, and this no longer
+      holds; at sizes such as 30 with stride 4, or 31, no polyphase split moves with the map.
 
     >>> import torch
     >>> layer = APS(stride=2, taps=1)
@@ -145,13 +145,11 @@ class APS(_Polyphase):
         self.criterion = checks.choice("criterion", criterion, CRITERIA)
 
     def _choose(self, x: Tensor) -> Tensor:
-        assert self.padding is not None
         return select_component(x, self.stride, self.criterion, self.padding, self.ndim)
 
     def options(self) -> dict[str, Any]:
         """The filter and the criterion, and the dense maximum if there is one."""
-        shown = super().options()
-        return {"taps": shown.pop("taps"), "criterion": self.criterion} | shown
+        return super().options() | {"criterion": self.criterion}
 
 
 @register_method("lps")
@@ -170,7 +168,7 @@ class LPS(_Polyphase):
       component of largest logit; a shift permutes the components, and each is judged alike wherever it stands;
     * where two components tie (equal components, as in a constant map) the first is taken whatever the shift.
 
-    The dense maximum, and the blur behind the selection, are as in `APS`.
+    The dense maximum, and the blur after the selection, are as in `APS`.
 
     >>> import torch
     >>> layer = LPS(channels=1, ndim=1, taps=1).eval()
@@ -207,7 +205,6 @@ class LPS(_Polyphase):
 
     def logits(self, x: Tensor) -> Tensor:
         """One number per component. (B, C, d1..dn) -> (B, S)"""
-        assert self.padding is not None
         parts = _components(x, self.stride, self.padding, self.ndim).transpose(1, 2)  # (B, S, C, ...)
         flat = parts.flatten(0, 1)
         out: Tensor = self.logit(torch.relu(self.features(flat)))  # (B * S, 1, ...)
@@ -222,5 +219,4 @@ class LPS(_Polyphase):
 
     def options(self) -> dict[str, Any]:
         """The filter, the width and the temperatures, and the dense maximum if there is one."""
-        shown = super().options()
-        return {"taps": shown.pop("taps"), "hidden": self.hidden, "temperature": self.schedule} | shown
+        return super().options() | {"hidden": self.hidden, "temperature": self.schedule}

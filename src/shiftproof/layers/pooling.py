@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof import checks
-from shiftproof.layers.base import Downsample, register_method
-from shiftproof.maps.shifts import pad
+from shiftproof.layers.base import Downsample, PaddedDownsample
+from shiftproof.layers.registry import register_method
+from shiftproof.maps.padding import pad
 from shiftproof.tensors import wide
 
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
@@ -161,7 +162,7 @@ def _pad(x: Tensor, amounts: Sequence[tuple[int, int]], padding: str, empty: flo
 
 @register_method("strided")
 class Strided(Downsample):
-    """`subsample` as a layer: what a strided convolution does to its output. No shift law holds.
+    """`subsample` as a layer: what a strided convolution does to its output. It guarantees nothing under shifts.
 
     Networks that are built with it give the stride to the convolution itself (`in_convolution`).
     """
@@ -182,8 +183,8 @@ class Strided(Downsample):
         return subsample(x, self.stride, self.ndim)
 
 
-class _WindowPool(Downsample):
-    """What the pooling layers share. Their windows stand still while the map moves: no shift law holds."""
+class _WindowPool(PaddedDownsample):
+    """What the pooling layers share. Their windows stay where they are while the map moves: no guarantee holds."""
 
     def __init__(
         self,
@@ -199,37 +200,35 @@ class _WindowPool(Downsample):
     def options(self) -> dict[str, Any]:
         """The window, where it is not the stride's own."""
         if self.kernel_size is None:
-            return {}
-        return {"kernel_size": self.kernel_size[0] if len(set(self.kernel_size)) == 1 else self.kernel_size}
+            return super().options()
+        window = self.kernel_size[0] if len(set(self.kernel_size)) == 1 else self.kernel_size
+        return super().options() | {"kernel_size": window}
 
 
 @register_method("max")
 class MaxPool(_WindowPool):
-    """`max_pool` as a layer. Its windows stand still while the map moves: no shift law holds."""
+    """`max_pool` as a layer. Its windows stay where they are while the map moves: no guarantee holds."""
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
         """The pooled maps; there is nothing to select."""
-        assert self.padding is not None
         return max_pool(x, self.stride, self.kernel_size, self.padding, self.ndim)
 
 
 @register_method("avg")
 class AvgPool(_WindowPool):
-    """`avg_pool` as a layer. Its windows stand still while the map moves: no shift law holds."""
+    """`avg_pool` as a layer. Its windows stay where they are while the map moves: no guarantee holds."""
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
         """The pooled maps; there is nothing to select."""
-        assert self.padding is not None
         return avg_pool(x, self.stride, self.kernel_size, self.padding, self.ndim)
 
 
 @register_method("stochastic")
 class StochasticPool(_WindowPool):
-    """`stochastic_pool` as a layer: draws in training, weights in evaluation. No shift law holds."""
+    """`stochastic_pool` as a layer: draws in training, weights in evaluation. It guarantees nothing under shifts."""
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
         """The pooled maps; every channel draws for itself, so there is nothing to share."""
-        assert self.padding is not None
         return stochastic_pool(x, self.stride, self.kernel_size, self.padding, self.ndim, self.training)
 
 
@@ -266,7 +265,6 @@ class MixedPool(_WindowPool):
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
         """The pooled maps; there is nothing to select."""
-        assert self.padding is not None
         return mixed_pool(x, self.mixture, self.stride, self.kernel_size, self.padding, self.ndim)
 
     def options(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from shiftproof import checks
 from shiftproof.layers import Downsample
-from shiftproof.maps.shifts import pad
+from shiftproof.maps.padding import pad
 
 GEOMETRIES = ("circular", "reference")
 ROTATIONS = 16

@@ -14,7 +14,7 @@ from torch import Tensor
 from shiftproof.ghs import grids
 from shiftproof.ghs.basis import functions as basis
 from shiftproof.ghs.functions import gauss_hermite
-from shiftproof.ghs.matrix import GHS_PAPER
+from shiftproof.ghs.kernel import GHS_PAPER
 from shiftproof.ghs.pivots import select_pivot
 from shiftproof.ghs.sampling import ghs2d, max_centered_moments
 from shiftproof.invariance import same_bits
@@ -86,7 +86,9 @@ def process(path: Path, image: Tensor, shift: tuple[int, int]) -> Path:
         pivot = select_pivot(picture)[0].tolist()
         aligned = shifts.circular_shift(picture, [-p for p in pivot])
         moments = max_centered_moments(picture, orders=count)[0, 0]
-        samples = ghs2d(picture, output_size=count, **vars(GHS_PAPER), anchor="corner", pivot="max")
+        samples = ghs2d(
+            picture, output_size=count, kernel=GHS_PAPER, grid="inclusive", anchor="corner", pivot_rule="max"
+        )
         outputs.append(samples)
         _picture(axes[row, 0], picture[0, 0], name)
         axes[row, 0].plot(pivot[1], pivot[0], "o", ms=9, mfc="none", mec="#d1495b", mew=1.8)

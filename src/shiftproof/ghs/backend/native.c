@@ -1,7 +1,7 @@
-/* GHS on the CPU: find the maximum of each sample, then multiply both axes, while the sample is in the cache.
+/* GHS on the CPU: find the pivot of each sample, then multiply both axes, while the sample is in the cache.
 
-   Plain C without Python or torch: pointers in, pointers out. A map is never turned in memory: it is read or written
-   around its edges instead. Every output is one sum over the turned map, added up in the same order by the same
+   Plain C without Python or torch: pointers in, pointers out. A map is never rolled in memory: it is read or written
+   around its edges instead. Every output is one sum over the rolled map, added up in the same order by the same
    operations wherever it lies, so equal maps give equal bits.
 
    Matrices come as bands: rows are taken in groups, and each group has a window of columns, around the edge if need be,
@@ -34,7 +34,7 @@ typedef int32_t whole __attribute__((vector_size(4 * LANES), aligned(4), may_ali
 #define STEPS (1 << 22)    /* as in pivots.py */
 #define RUN 256            /* rows whose whole numbers an int32 can add up */
 
-enum { NO_MEMORY = 1, UNDECIDED = 2 };
+enum { UNDECIDED = 1, NO_MEMORY = 2 }; /* as in native.py */
 
 /* a matrix (m, k): group g of its rows has `taps` columns from start[g] on, one after the other, rows side by side */
 typedef struct {
@@ -48,10 +48,11 @@ typedef struct {
   float *out;
   long samples, channels, h, w, n1, n2; /* (h, w) -> (n1, n2) */
   band first, second;                   /* (n1, h) and (n2, w) */
-  int64_t *pivots;                      /* (samples or samples * channels, 2) */
+  int64_t *pivots;                      /* (samples, 2) */
+  uint8_t *undecided;                   /* (samples), or NULL: samples that are not sampled */
   long origin[2];                       /* where they are moved to */
   long phases[2];                       /* of the grid on both axes; 0 where the largest value decides alone */
-  int together, per_channel, backwards; /* pixels lie together; backwards: the output is turned, not the input */
+  int together, transpose;              /* pixels lie together; transpose: the output is rolled, not the input */
   long pieces;                          /* in which one sample is worked on: planes, or stretches of rows */
 } job;
 
@@ -60,13 +61,13 @@ INLINE long smaller(long a, long b) { return a < b ? a : b; }
 INLINE long wrap(long i, long n) { return ((i % n) + n) % n; }
 INLINE long around(long i, long n) { return i < n ? i : i - n; } /* for i < 2 n */
 
-/* where the turned map of a sample begins */
+/* where the rolled map of a sample begins */
 INLINE void start(const job *t, long sample, long *r, long *c) {
-  *r = wrap(t->pivots[2 * sample] - t->origin[0], t->backwards ? t->n1 : t->h);
-  *c = wrap(t->pivots[2 * sample + 1] - t->origin[1], t->backwards ? t->n2 : t->w);
+  *r = wrap(t->pivots[2 * sample] - t->origin[0], t->transpose ? t->n1 : t->h);
+  *c = wrap(t->pivots[2 * sample + 1] - t->origin[1], t->transpose ? t->n2 : t->w);
 }
 
-/* how many floats `planes`, `pixels` and `search`, or `search_phases`, want to work with */
+/* how many floats `planes`, `pixels` and the searches need to work with */
 INLINE long room(const job *t) {
   long size = t->h * t->w, pieces = (size * t->channels / PIECE + 1) * LANES;
   if (t->phases[0]) pieces = 2 * t->phases[0] * t->phases[1] + padded(t->w) + size + LANES;
@@ -162,21 +163,22 @@ CLONES static void planes(const job *t, float *scratch, long from, long to) {
     const float *in = t->in + p * size;
     float *out = t->out + p * n1 * n2;
     long r, c;
-    start(t, t->per_channel ? p : p / t->channels, &r, &c);
-    if (t->w < LANES && (t->samples * t->channels - p - 1) * size < LANES) /* nothing readable behind it */
+    if (t->undecided && t->undecided[p / t->channels]) continue;
+    start(t, p / t->channels, &r, &c);
+    if (t->w < LANES && (t->samples * t->channels - p - 1) * size < LANES) /* nothing readable after it */
       in = memcpy(copy, in, sizeof(float) * size);
     const product down = {.m = n1, .k = t->h, .n = t->w, .a = t->first, .b = in, .ldb = t->w,
-                          .from = t->backwards ? 0 : r, .c = middle, .ldc = wide};
+                          .from = t->transpose ? 0 : r, .c = middle, .ldc = wide};
     for (long i = 0; i < n1; i += ROWS) rows(&down, i);
     for (long i = 0, count; i < n1; i += count) {
       count = n1 - i < LINES ? 1 : LINES;
       const float *row = middle + i * wide;
-      float *to = t->backwards ? some : out + i * n2;
+      float *to = t->transpose ? some : out + i * n2;
       if (count == 1) /* a number the compiler knows */
-        lines(1, t->w, n2, &t->second, row, wide, t->backwards ? 0 : c, to, n2);
+        lines(1, t->w, n2, &t->second, row, wide, t->transpose ? 0 : c, to, n2);
       else
-        lines(LINES, t->w, n2, &t->second, row, wide, t->backwards ? 0 : c, to, n2);
-      for (long k = 0; t->backwards && k < count; k++) { /* turned */
+        lines(LINES, t->w, n2, &t->second, row, wide, t->transpose ? 0 : c, to, n2);
+      for (long k = 0; t->transpose && k < count; k++) { /* rolled */
         float *end = out + around(r + i + k, n1) * n2;
         memcpy(end + c, some + k * n2, sizeof(float) * (n2 - c));
         memcpy(end, some + (k + 1) * n2 - c, sizeof(float) * c);
@@ -194,21 +196,22 @@ CLONES static void pixels(const job *t, float *scratch, long from, long to) {
     long b = unit / t->pieces, piece = unit % t->pieces, r, c;
     long groups = (t->n1 + ROWS - 1) / ROWS, first = groups * piece / t->pieces * ROWS;
     long last = smaller(groups * (piece + 1) / t->pieces * ROWS, t->n1);
+    if (t->undecided && t->undecided[b]) continue;
     start(t, b, &r, &c);
     product down = {.m = t->n1, .k = t->h, .n = narrow, .a = t->first, .b = middle, .ldb = narrow,
-                    .c = t->out + b * t->n1 * narrow, .ldc = narrow, .to = t->backwards ? r : 0};
+                    .c = t->out + b * t->n1 * narrow, .ldc = narrow, .to = t->transpose ? r : 0};
     memset(done, 0, sizeof(float) * t->h);
     for (long i = first; i < last; i += ROWS) {
       for (long p = 0; p < t->first.taps; p++) {
-        long at = around(t->first.start[i / ROWS] + p, t->h), row = t->backwards ? at : around(r + at, t->h);
+        long at = around(t->first.start[i / ROWS] + p, t->h), row = t->transpose ? at : around(r + at, t->h);
         if (done[at]) continue;
         done[at] = 1;
         const float *in = t->in + (b * t->h + row) * line;
-        if (t->channels < LANES && ((t->samples - b) * t->h - row - 1) * line < LANES) /* nothing readable behind it */
+        if (t->channels < LANES && ((t->samples - b) * t->h - row - 1) * line < LANES) /* nothing readable after it */
           in = memcpy(copy, in, sizeof(float) * line);
         const product along = {.m = t->n2, .k = t->w, .n = t->channels, .a = t->second, .b = in, .ldb = t->channels,
-                               .from = t->backwards ? 0 : c, .c = middle + at * narrow, .ldc = t->channels,
-                               .to = t->backwards ? c : 0};
+                               .from = t->transpose ? 0 : c, .c = middle + at * narrow, .ldc = t->channels,
+                               .to = t->transpose ? c : 0};
         for (long j = 0; j < t->n2; j += ROWS) rows(&along, j);
       }
       rows(&down, i);
@@ -220,7 +223,7 @@ CLONES static void pixels(const job *t, float *scratch, long from, long to) {
 #define LARGER(a, b) ((__typeof__(b))(((mask)(a) & ((a) > (b))) | ((mask)(b) & ~((a) > (b)))))
 
 /* the position of the largest value over all channels of a sample; 1 where it has NaN or that value at several places */
-CLONES static int search(const job *t, float *best, long b) {
+CLONES static int search_maximum(const job *t, float *best, long b) {
   long size = t->h * t->w, n = size * t->channels, pieces = (n + PIECE - 1) / PIECE;
   const float *in = t->in + b * n;
   vec most = (vec){0} + in[0];
@@ -348,7 +351,7 @@ INLINE int maxima(const job *t, float *score, const float *in) {
   return ill;
 }
 
-/* `search` in the phase whose largest values over the channels have the largest sum. Added up are whole numbers, STEPS
+/* `search_maximum` in the phase whose largest values over the channels have the largest sum. Added up are whole numbers, STEPS
    from nothing to the largest, so that the order does not matter; a sum over RUN of them still is an int32. */
 CLONES static int search_phases(const job *t, float *scratch, long b) {
   const long size = t->h * t->w, rows = t->phases[0], columns = t->phases[1], wide = padded(t->w);
@@ -397,37 +400,37 @@ CLONES static int search_phases(const job *t, float *scratch, long b) {
   return times > 1;
 }
 
-/* Find the pivots (`find`), sample the maps there (`out`), or both, sample after sample while it is in the cache.
-   sizes: samples, channels, h, w, n1, n2, the origin, taps of both matrices, phases; bands: weights and starts of the first
-   matrix, then of the second; see `job` for the rest. 0 when done, otherwise NO_MEMORY or UNDECIDED, where a sample has
-   NaN or its largest value at several positions. */
+/* Find the pivots (`search`), sample the maps there (`out`), or both, sample after sample while it is in the cache.
+   sizes: samples, channels, h, w, n1, n2, the origin, taps of both matrices, phases; bands: weights and starts of the
+   first matrix, then of the second; see `job` for the rest. A search flags the samples that have NaN or their largest
+   value at several positions. Returns 0, UNDECIDED where a flag is set, or NO_MEMORY. */
 int shiftproof_sample(const float *in, float *out, const int64_t *sizes, const void *const *bands, int64_t *pivots,
-                      int find, int together, int per_channel, int backwards, int threads) {
+                      uint8_t *undecided, int search, int together, int transpose, int threads) {
   job t = {.in = in, .out = out, .samples = sizes[0], .channels = sizes[1], .h = sizes[2], .w = sizes[3],
-           .n1 = sizes[4], .n2 = sizes[5], .pivots = pivots, .origin = {sizes[6], sizes[7]},
+           .n1 = sizes[4], .n2 = sizes[5], .pivots = pivots, .undecided = undecided, .origin = {sizes[6], sizes[7]},
            .first = {bands[0], bands[1], sizes[8]}, .second = {bands[2], bands[3], sizes[9]},
-           .phases = {sizes[10], sizes[11]}, .together = together, .per_channel = per_channel,
-           .backwards = backwards};
-  int failed = 0;
-  if (find && out && t.samples < 2 * threads) { /* too few to share them out */
-    failed = shiftproof_sample(in, NULL, sizes, bands, pivots, 1, together, 0, 0, threads);
-    if (failed) return failed;
-    find = 0;
+           .phases = {sizes[10], sizes[11]}, .together = together, .transpose = transpose};
+  int code = 0;
+  if (search && out && t.samples < 2 * threads) { /* too few to share them out */
+    code = shiftproof_sample(in, NULL, sizes, bands, pivots, undecided, 1, together, 0, threads);
+    if (code & NO_MEMORY) return NO_MEMORY;
+    search = 0;
   }
   t.pieces = !together ? t.channels : t.samples < 2 * threads ? threads : 1;
-  long parts = find ? t.samples : t.samples * t.pieces, each = find ? t.pieces : 1;
-#pragma omp parallel for num_threads(threads) if (threads > 1) reduction(| : failed)
+  long parts = search ? t.samples : t.samples * t.pieces, each = search ? t.pieces : 1;
+#pragma omp parallel for num_threads(threads) if (threads > 1) reduction(| : code)
   for (int i = 0; i < threads; i++) {
     float *scratch = malloc(sizeof(float) * room(&t));
-    long from = parts * i / threads, to = parts * (i + 1) / threads, step = find ? 1 : to - from;
-    if (!scratch) failed = NO_MEMORY;
-    for (; from < to && !failed; from += step) {
-      if (find && (t.phases[0] ? search_phases : search)(&t, scratch, from))
-        failed = UNDECIDED;
-      else if (out)
-        (together ? pixels : planes)(&t, scratch, from * each, (from + step) * each);
+    long from = parts * i / threads, to = parts * (i + 1) / threads, step = search ? 1 : to - from;
+    if (!scratch) code |= NO_MEMORY;
+    for (; scratch && from < to; from += step) {
+      if (search) {
+        undecided[from] = (t.phases[0] ? search_phases : search_maximum)(&t, scratch, from);
+        code |= undecided[from];
+      }
+      if (out) (together ? pixels : planes)(&t, scratch, from * each, (from + step) * each);
     }
     free(scratch);
   }
-  return failed;
+  return code & NO_MEMORY ? NO_MEMORY : code;
 }

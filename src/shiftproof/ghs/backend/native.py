@@ -1,6 +1,6 @@
-"""The compiled kernels in `native.c`, where they could be built: float32 on the CPU. Everything works without them.
+"""GHS in compiled C (`native.c`), where it could be built: float32 images on the CPU. Everything works without it.
 
-`SHIFTPROOF_NATIVE=0` in the environment leaves them out.
+`SHIFTPROOF_NATIVE=0` in the environment leaves it out.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from shiftproof.ghs.matrix import Axis, Plan
 from shiftproof.tensors import whole_pixels
 
+RULES = ("max", "phase")  # the pivot rules that C knows
+
 _LANES, _ROWS = 16, 4  # as in native.c
+_UNDECIDED, _NO_MEMORY = 1, 2  # what it returns, as in native.c
 _Sizes, _Bands = ctypes.c_int64 * 12, ctypes.c_void_p * 4
 _THREADED = 1_000_000  # operations below which a second thread does not pay
-# what the kernels read and write, whatever torch's defaults are
+# what C reads and writes, whatever torch's defaults are
 _FLOATS: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
 _INTEGERS: dict[str, Any] = {"dtype": torch.int64, "device": "cpu"}
-_NEGLIGIBLE = 2.0**-22  # of the largest entry of a row: what is less does not show in a sum in float32
+_FLAGS: dict[str, Any] = {"dtype": torch.uint8, "device": "cpu"}
+_NEGLIGIBLE = 2.0**-22  # of the largest entry of a row: less does not show in a sum in float32
 
 
 def _load() -> Any:
@@ -37,7 +42,7 @@ def _load() -> Any:
                 library = ctypes.CDLL(str(path))
             except OSError:  # built for another machine
                 return None
-            library.shiftproof_sample.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_int] * 5
+            library.shiftproof_sample.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_int] * 4
             return library
     return None
 
@@ -46,7 +51,7 @@ library = _load()
 
 
 def fits(x: Tensor) -> bool:
-    """Whether the kernels take these maps: eager code has to make sure that they hold real data."""
+    """Whether C takes these maps; the caller makes sure that they are eager."""
     return (
         library is not None
         and x.dtype == torch.float32
@@ -57,36 +62,39 @@ def fits(x: Tensor) -> bool:
     )
 
 
-def find(x: Tensor, phases: Sequence[int] | None = None) -> Tensor | None:
-    """The positions (B, 2) of the maxima over all channels, where every sample has just one and no NaN.
+def find(x: Tensor, phases: Sequence[int] | None = None) -> tuple[Tensor, Tensor | None] | None:
+    """The position (B, 2) of the maximum over all channels of each sample, and flags (B,) of the undecided samples.
 
-    With `phases`, so many on each axis, of the maxima in the best phase: `pivots.score_phase`.
+    With `phases`, of the maximum in the best phase: `pivots.score_phase`. Undecided are samples with NaN or with
+    several such positions; the flags are None where there are none. None where memory is short.
     """
-    pivots = _no_pivots(x)
-    return pivots if _run(_laid_out(x), pivots, phases=phases, find=True) else None
+    pivots, undecided = _room_for_pivots(x)
+    code = _call(_laid_out(x), pivots, undecided, phases=phases, search=True)
+    return None if code == _NO_MEMORY else (pivots, undecided if code else None)
 
 
-def sample(
-    x: Tensor, selection: Tensor, origin: Sequence[int], matrices: Sequence[Tensor], backwards: bool = False
-) -> Tensor | None:
-    """`resample._forward`, or its transpose; None where it cannot be done here.
+def sample(x: Tensor, pivots: Tensor, plan: Plan, transpose: bool = False) -> Tensor | None:
+    """`torch_backend.sample`, or its transpose; samples whose pivot is -1 are left to the caller.
 
-    Pivots of -1 give some result or other, which the caller replaces.
+    None where memory is short.
     """
     x = _laid_out(x)
-    if whole_pixels(x) and selection.dim() == 3:
-        return None
-    out = _empty(x, matrices, backwards)
-    return out if _run(x, selection.contiguous(), out, origin, matrices, backwards=backwards) else None
+    out = _room_for_samples(x, plan, transpose)
+    failed = _call(x, pivots.contiguous(), None, out, plan, transpose=transpose)
+    return None if failed else out
 
 
 def find_and_sample(
-    x: Tensor, origin: Sequence[int], matrices: Sequence[Tensor], phases: Sequence[int] | None = None
-) -> tuple[Tensor, Tensor] | None:
-    """`sample` at the pivots of `find`, and these; each map is read from memory once."""
+    x: Tensor, plan: Plan, phases: Sequence[int] | None = None
+) -> tuple[Tensor, Tensor, Tensor | None] | None:
+    """`sample` at the pivots of `find`, these, and its flags; each map is read from memory once.
+
+    Samples that are undecided are not sampled.
+    """
     x = _laid_out(x)
-    out, pivots = _empty(x, matrices), _no_pivots(x)
-    return (out, pivots) if _run(x, pivots, out, origin, matrices, phases, find=True) else None
+    out, (pivots, undecided) = _room_for_samples(x, plan), _room_for_pivots(x)
+    code = _call(x, pivots, undecided, out, plan, phases, search=True)
+    return None if code == _NO_MEMORY else (out, pivots, undecided if code else None)
 
 
 def _laid_out(x: Tensor) -> Tensor:
@@ -94,73 +102,75 @@ def _laid_out(x: Tensor) -> Tensor:
     return x if whole_pixels(x) else x.contiguous()
 
 
-def _empty(x: Tensor, matrices: Sequence[Tensor], backwards: bool = False) -> Tensor:
-    """Room for the result, laid out like `x`."""
+def _room_for_samples(x: Tensor, plan: Plan, transpose: bool = False) -> Tensor:
+    """Memory for the result, laid out like `x`."""
     form = torch.channels_last if whole_pixels(x) else torch.contiguous_format
-    shape = *x.shape[:2], *(m.shape[backwards] for m in matrices)
+    shape = *x.shape[:2], *(axis.dense.shape[transpose] for axis in plan.axes)
     return torch.empty(shape, memory_format=form, **_FLOATS)
 
 
-def _no_pivots(x: Tensor) -> Tensor:
-    """Room for a pivot for each sample."""
-    return torch.empty((x.shape[0], 2), **_INTEGERS)
+def _room_for_pivots(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Memory for the pivot of each sample, and for its flag."""
+    return torch.empty((x.shape[0], 2), **_INTEGERS), torch.empty(x.shape[0], **_FLAGS)
 
 
-def _run(
+def _call(
     x: Tensor,
     pivots: Tensor,
+    undecided: Tensor | None,
     out: Tensor | None = None,
-    origin: Sequence[int] = (0, 0),
-    matrices: Sequence[Tensor] = (),
+    plan: Plan | None = None,
     phases: Sequence[int] | None = None,
     *,
-    find: bool = False,
-    backwards: bool = False,
-) -> bool:
-    """Find the pivots, sample there, or both; whether that could be done."""
+    search: bool = False,
+    transpose: bool = False,
+) -> int:
+    """Find the pivots, sample there, or both; returns what C returns."""
     together = whole_pixels(x)
+    axes = () if plan is None else plan.axes
     # held until the call is over: another thread may make them too, and replace these
-    bands = [_band(m, backwards, rows) for m, rows in zip(matrices, (_ROWS, _ROWS if together else _LANES))]
-    counts = out.shape[2:] if out is not None else (1, 1)
+    bands = [_band(axis, transpose, rows) for axis, rows in zip(axes, (_ROWS, _ROWS if together else _LANES))]
     taps = [weights.shape[1] for weights, _ in bands] or [0, 0]
-    failed: int = library.shiftproof_sample(
+    counts, origin = (1, 1) if out is None else out.shape[2:], (0, 0) if plan is None else plan.origin
+    code: int = library.shiftproof_sample(
         x.data_ptr(),
         out.data_ptr() if out is not None else None,
         _Sizes(*x.shape, *counts, *origin, *taps, *(phases or (0, 0))),
         _Bands(*(t.data_ptr() for band in bands for t in band)),
         pivots.data_ptr(),
-        find,
+        undecided.data_ptr() if undecided is not None else None,
+        search,
         together,
-        pivots.dim() == 3,
-        backwards,
+        transpose,
         torch.get_num_threads() if x.numel() * max(1, *taps) > _THREADED else 1,
     )
-    return not failed
+    return code
 
 
-def _band(matrix: Tensor, backwards: bool, rows: int) -> tuple[Tensor, Tensor]:
-    """The matrix (m, k) as the kernel reads it, made once and kept with it.
+def _band(axis: Axis, transpose: bool, rows: int) -> tuple[Tensor, Tensor]:
+    """The matrix (m, k) of an axis as C reads it, made once and kept with it.
 
-    `rows` by `rows`: the columns where one of them is not zero, around the edge if need be, and the one it begins with:
-    (m / rows, taps, rows) and (m / rows).
+    Of each group of `rows` rows the columns where one of them is not zero, around the edge if need be, and the first
+    such column: (m / rows, taps, rows) and (m / rows).
     """
-    made: dict[tuple[bool, int], tuple[Tensor, Tensor]] = vars(matrix).setdefault("bands", {})
-    if (backwards, rows) not in made:
+    key = "band", transpose, rows
+    if key not in axis.derived:
+        matrix = axis.dense
         least = _NEGLIGIBLE * matrix.abs().amax(1, keepdim=True)
         kept = torch.where(matrix.abs() < least, 0.0, matrix)
-        kept = kept.mT if backwards else kept
+        kept = kept.mT if transpose else kept
         groups = pad(kept, (0, 0, 0, -len(kept) % rows)).reshape(-1, rows, kept.shape[1])
         windows = [_window(group.any(0).tolist()) for group in groups]
         taps = max(length for _, length in windows)
         starts = torch.tensor([start for start, _ in windows], **_INTEGERS)
         columns = (starts[:, None] + torch.arange(taps, **_INTEGERS)) % kept.shape[1]  # (groups, taps)
         weights = groups.gather(2, columns[:, None].expand(-1, rows, -1)).mT.contiguous()
-        made[backwards, rows] = weights, starts
-    return made[backwards, rows]
+        axis.derived[key] = weights, starts
+    return axis.derived[key]  # type: ignore[no-any-return]
 
 
 def _window(used: Sequence[bool]) -> tuple[int, int]:
-    """The shortest stretch that holds all that is used, around the edge if need be: where it begins, and its length.
+    """The shortest stretch that holds all that is used, around the edge if need be: its first place, its length.
 
     >>> _window([True, False, False, True, False])
     (3, 3)
