@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from shiftproof import checks
+from shiftproof.ghs.kernel import Kernel, parse_kernel
 from shiftproof.layers.base import Downsample
 from shiftproof.maps.padding import BORDERS
 
 Factory = Callable[..., Downsample]
 F = TypeVar("F", bound=Factory)
 _COMMON = ("channels", "stride", "padding", "ndim")
+_WRITTEN = (bool, int, float, str, tuple, list, type(None), Kernel)  # what a text can stand for
 
 
 class _Method(NamedTuple):
@@ -93,7 +95,8 @@ def resolve_options(method: str, options: Mapping[str, Any] | None = None) -> di
     """Every option of a method with the value it takes, defaults included, as JSON can hold it.
 
     Two sets of options that mean the same resolve to the same; a later change of a default changes nothing that was
-    resolved before.
+    resolved before. A layer that is made with the resolved options is the same layer, so a default that has no text,
+    such as a function, is left out.
 
     >>> resolve_options("lpf", {"taps": 5})
     {'taps': 5, 'dense_max': 1}
@@ -101,10 +104,12 @@ def resolve_options(method: str, options: Mapping[str, Any] | None = None) -> di
     options = dict(options or {})
     create_downsample(method, 8, **options)  # wrong names and values are refused
     found = _registry[method]
-    mine = dict(found.options) | {k: v for k, v in options.items() if k in found.options}
+    mine = {k: v for k, v in found.options.items() if k in options or isinstance(v, _WRITTEN)}
+    mine |= {k: v for k, v in options.items() if k in found.options}
     handed_on = {k: v for k, v in options.items() if k not in found.options}
     inner = resolve_options(mine["inner"], handed_on) if found.passes_on and "inner" in mine else handed_on
-    return inner | {name: _plain(value) for name, value in mine.items()}
+    kernels = {k: parse_kernel(v) for k, v in mine.items() if isinstance(found.options[k], Kernel)}
+    return inner | {name: _plain(value) for name, value in (mine | kernels).items()}
 
 
 def _plain(value: Any) -> Any:

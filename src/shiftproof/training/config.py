@@ -257,13 +257,20 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, Any]:
 
 def differences(a: Config, b: Config) -> list[str]:
     """The settings in which two configurations differ, in words; what cannot change the result does not count."""
-    one, other = dict(flatten(a.to_dict())), dict(flatten(b.to_dict()))
+    one, other = every_setting(a.to_dict()), every_setting(b.to_dict())
     every = sorted(one.keys() | other.keys())
     return [
         f"{k}: {one.get(k)!r} and {other.get(k)!r}"
         for k in every
         if k not in WITHOUT_EFFECT and one.get(k) != other.get(k)
     ]
+
+
+def every_setting(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Every setting by its dotted key, each option of the method by itself: {"model.options.taps": 3}."""
+    flat = dict(flatten(tree))
+    options = flat.pop("model.options", {})
+    return flat | {f"model.options.{name}": value for name, value in options.items()}
 
 
 def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,7 +283,7 @@ def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
             node = node.setdefault(name, {})
             if not isinstance(node, dict):
                 raise ValueError(f"`{key}` is no setting: `{name}` is a value, not a table.")
-        node[last] = value
+        node[last] = dict(value) if isinstance(value, dict) else value  # a later key may change it
     return tree
 
 

@@ -33,6 +33,7 @@ from shiftproof.training.distributed import World, joined
 from shiftproof.training.journal import Display, Journal, Speed
 from shiftproof.training.optimizer import learning_rate, make_optimizer, pull, restore, tensors
 from shiftproof.training.process import Stopwatch, peak_bytes, stop_requests, threads
+from shiftproof.training.resolve import resolve
 from shiftproof.training.runs import build_model, describe, load_data, read_config, read_result
 
 _LOG_EVERY = 10  # steps
@@ -56,6 +57,7 @@ def train(
     With `resume` a run that was begun there goes on, to the same weights as if nothing had happened; without a
     `config` it takes the one it was begun with. Under `torchrun` the processes share each batch.
     """
+    config = None if config is None else resolve(config)
     with joined("auto" if config is None else config.run.device) as world, torch.random.fork_rng():
         config, finished = world.once(lambda: _find(config, out, resume, world))
         if finished is not None:

@@ -21,7 +21,8 @@ from shiftproof.data.sets import Dataset, Images, load_dataset
 from shiftproof.models import create_model
 from shiftproof.safe_io import limits
 from shiftproof.training.checkpoint import read_tensors
-from shiftproof.training.config import Config, from_dict
+from shiftproof.training.config import Config
+from shiftproof.training.resolve import restore
 
 _LARGEST = 2**26  # bytes of a JSON file
 
@@ -104,7 +105,7 @@ def read_result(out: Path) -> dict[str, Any] | None:
 
 
 def read_config(out: Path) -> Config | None:
-    """The settings a run was begun with, or None."""
+    """The settings a run was begun with, its options in full, or None."""
     path = out / "config.json"
     if not path.exists():
         return None
@@ -113,7 +114,7 @@ def read_config(out: Path) -> Config | None:
         tree = limits.parse_json(text)
         if not isinstance(tree, dict):
             raise ValueError(f"it holds a {type(tree).__name__}")
-        return from_dict(tree)
+        return restore(tree)
     except ValueError as error:
         raise ValueError(f"{path}: not the configuration of a run: {error}") from None
 
