@@ -268,20 +268,20 @@ def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_table_is_a_list_of_runs() -> None:
     """Seed by seed; presets for small machines train the small network unless asked."""
-    paper = catalogue.plan("table1", "paper")
+    paper = catalogue.configs("table1", "paper")
     assert len(paper) == 10 * 4 * 6
     assert [c.run.seed for c in paper] == sorted(c.run.seed for c in paper)
-    laptop = catalogue.plan("table4", "laptop")
+    laptop = catalogue.configs("table4", "laptop")
     assert {c.model.name for c in laptop} == {"resnet20"}
-    assert "cifar10-resnet20-da-laptop-seed0" in catalogue.title(laptop[0])
-    assert len({catalogue.title(c) for c in paper + laptop}) == len(paper) + len(laptop)
-    few = catalogue.plan("table3", "smoke", models=["resnet18"], methods=["lpf"], seeds=[4, 5], dataset="digits")
+    assert "cifar10-resnet20-da-laptop-seed0" in catalogue.run_name(laptop[0])
+    assert len({catalogue.run_name(c) for c in paper + laptop}) == len(paper) + len(laptop)
+    few = catalogue.configs("table3", "smoke", models=["resnet18"], methods=["lpf"], seeds=[4, 5], dataset="digits")
     assert [(c.model.name, c.model.method, c.run.seed, c.data.name) for c in few] == [
         ("resnet18", "lpf", 4, "digits"),
         ("resnet18", "lpf", 5, "digits"),
     ]
     with pytest.raises(ValueError, match="Did you mean 'table1'"):
-        catalogue.plan("tabel1", "smoke")
+        catalogue.configs("tabel1", "smoke")
 
 
 def arguments(tmp_path: Path, *more: str) -> list[str]:

@@ -59,7 +59,7 @@ def cell(table: Table, row: str, column: str) -> Cell:
 
 def test_the_benchmark_has_a_column_where_it_was_measured() -> None:
     """That of the official MNIST-rot, beside the paper's split."""
-    config = catalogue.plan("table5", "laptop", methods=["ghs"], seeds=[0])[0]
+    config = catalogue.configs("table5", "laptop", methods=["ghs"], seeds=[0])[0]
     name = "accuracy, 50,000 images, %"
     assert name not in paper_tables.table5(shelf(record(config, 0.9)), "laptop").columns
     official = record(config, 0.9)
@@ -73,7 +73,7 @@ def test_the_benchmark_has_a_column_where_it_was_measured() -> None:
 def test_a_cell_has_n_mean_and_spread() -> None:
     """One record per seed, in the order of seeds, whatever the order of files."""
     runs = [
-        record(c, 0.8 + 0.02 * c.run.seed) for c in catalogue.plan("table2", "laptop", methods=["ghs"], seeds=[1, 0])
+        record(c, 0.8 + 0.02 * c.run.seed) for c in catalogue.configs("table2", "laptop", methods=["ghs"], seeds=[1, 0])
     ]
     found = cell(paper_tables.table2(shelf(*runs), "laptop"), "ghs", "ResNet-20")
     assert found.values == pytest.approx((80.0, 82.0))
@@ -88,7 +88,7 @@ def test_a_cell_has_n_mean_and_spread() -> None:
 
 def test_only_the_runs_of_a_table_stand_in_it() -> None:
     """Other settings, another preset, other images, another part of the data: not this cell."""
-    right = catalogue.plan("table2", "laptop", methods=["ghs"], seeds=[0])[0]
+    right = catalogue.configs("table2", "laptop", methods=["ghs"], seeds=[0])[0]
     wrong = [
         record(configure("laptop", method="ghs", changes={"optim.lr": 0.1}), 0.1),
         record(configure("paper", method="ghs", model="resnet20"), 0.2),
@@ -103,7 +103,7 @@ def test_only_the_runs_of_a_table_stand_in_it() -> None:
 
 def test_old_records_are_found_when_settings_are_added() -> None:
     """A record that does not know a setting had its default."""
-    old = record(catalogue.plan("table2", "laptop", methods=["lpf"], seeds=[0])[0], 0.7)
+    old = record(catalogue.configs("table2", "laptop", methods=["lpf"], seeds=[0])[0], 0.7)
     del old["config"]["run"]["compile"]
     assert cell(paper_tables.table2(shelf(old), "laptop"), "lpf", "ResNet-20").values == pytest.approx((70.0,))
 
@@ -126,7 +126,7 @@ def test_the_papers_numbers_are_all_there() -> None:
 
 def test_paths_lead_to_metrics() -> None:
     """The tables read what an evaluation writes: erasure, flips, shifts, the matrix."""
-    config = catalogue.plan("table4", "laptop", methods=["ghs"], seeds=[0])[0]
+    config = catalogue.configs("table4", "laptop", methods=["ghs"], seeds=[0])[0]
     robustness = {
         "erasure": {
             "per_batch": {str(k): {"accuracy": estimate(0.5), "consistency": estimate(1.0)} for k in (0, 4, 6, 8)}
@@ -144,7 +144,7 @@ def test_paths_lead_to_metrics() -> None:
     assert cell(paper_tables.table4(made, "laptop"), "ghs", "accuracy, flipped vertically").values == (30.0,)
     assert cell(paper_tables.table1(made, "laptop"), "ghs", "ResNet-20").values == (99.0,)
     assert cell(paper_tables.shifts(made, "laptop"), "ghs", "largest change of a logit").values == (0.0,)
-    variant = catalogue.plan("ablation", "laptop", methods=["anchor: corner"], seeds=[0])[0]
+    variant = catalogue.configs("ablation", "laptop", methods=["anchor: corner"], seeds=[0])[0]
     start = {"sigma": "band", "taper": "none", "grid": "periodic", "pivot": "max"}
     assert variant.model.options == start | {"anchor": "corner"}
     assert variant.data.limit == 10000
@@ -160,7 +160,7 @@ def test_every_variant_of_the_ablation_runs() -> None:
     """Each row is a network of its own."""
     from shiftproof.models import create_model
 
-    configs = catalogue.plan("ablation", "smoke", seeds=[0])
+    configs = catalogue.configs("ablation", "smoke", seeds=[0])
     assert len({records.identity(c.to_dict(), "", "", {}) for c in configs}) == len(catalogue.ABLATION)
     for c in configs:
         model = create_model(c.model.name, c.model.method, head=c.model.head, share=c.model.share, **c.model.options)
@@ -195,7 +195,7 @@ def test_the_reading_names_what_is_ahead_tied_and_behind() -> None:
     made = []
     for method, values in right.items():
         for config, value in zip(
-            catalogue.plan("table2", "laptop", methods=[method], seeds=[0, 1]), values, strict=True
+            catalogue.configs("table2", "laptop", methods=[method], seeds=[0, 1]), values, strict=True
         ):
             pairs = {
                 "pairs": estimate(1.0 if method == "ghs" else 0.9),
@@ -216,7 +216,7 @@ def test_the_reading_of_the_ablation() -> None:
     """The place of the default, and what is better than it."""
     right = {"ghs": 0.60, "anchor: corner": 0.61, "orders: 2N": 0.70, "orders: N": 0.50}
     made = [
-        record(catalogue.plan("ablation", "laptop", methods=[name], seeds=[0])[0], value, "validation")
+        record(catalogue.configs("ablation", "laptop", methods=[name], seeds=[0])[0], value, "validation")
         for name, value in right.items()
     ]
     ((about, words),) = findings.findings([paper_tables.ablation(shelf(*made), "laptop")])
@@ -227,7 +227,7 @@ def test_the_reading_of_the_ablation() -> None:
 
 def test_forms() -> None:
     """Markdown links to the records, HTML escapes, and both say what was not run."""
-    run = record(catalogue.plan("table2", "laptop", methods=["ghs"], seeds=[0])[0], 0.9)
+    run = record(catalogue.configs("table2", "laptop", methods=["ghs"], seeds=[0])[0], 0.9)
     table = paper_tables.table2(shelf(run), "laptop")
     text = render.markdown(table, "records")
     assert "| GHS [1](records/0.json) |" in text
@@ -252,7 +252,7 @@ def test_reproduce_draws_from_records_only(tmp_path: Path, capsys: pytest.Captur
     assert body.count("not run") >= 24
     assert "figure5_erasure.png" not in text  # nothing to draw
     capsys.readouterr()
-    run = record(catalogue.plan("table1", "laptop", methods=["ghs"], seeds=[0])[0], 0.9)
+    run = record(catalogue.configs("table1", "laptop", methods=["ghs"], seeds=[0])[0], 0.9)
     run["metrics"]["consistency"] = {"aps_protocol": estimate(1.0)}
     run["metrics"]["robustness"] = {"erasure": {"per_batch": {"4": {"accuracy": estimate(0.8)}}}}
     records.write(run, tmp_path / "records")
@@ -272,7 +272,7 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One file, nothing from the network: tables with numbers, figures, a heat map per method, all records."""
     pairs = {"pairs": estimate(0.9), "map": [[1.0, 0.5], [0.5, None]], "change_map": [[0.0, 1.0], [2.0, None]]}
     for method in ("strided", "ghs"):
-        (config,) = catalogue.plan("table4", "laptop", methods=[method], seeds=[0])
+        (config,) = catalogue.configs("table4", "laptop", methods=[method], seeds=[0])
         right = 0.9 if method == "ghs" else 0.8
         made = record(config, right, consistency={"aps_protocol": estimate(1.0), "all_pairs": pairs})
         records.write(made | {"name": f"made-up-{method}"}, tmp_path / "records")
@@ -297,7 +297,7 @@ def test_reproduce_runs_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monk
     asked: list[str] = []
 
     def performed(config: Config, **_: Any) -> records.Record:
-        asked.append(catalogue.title(config))
+        asked.append(catalogue.run_name(config))
         made = record(config, 0.5)
         settings = catalogue.settings("table1", "smoke").to_dict()
         return made | {"key": records.identity(config.to_dict(), config.model.name, config.data.name, settings)}

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from shiftproof import checks, progress
 from shiftproof.commands.shared import add_data_dir
+
+if TYPE_CHECKING:
+    from shiftproof.experiments.evaluate import Subject
+    from shiftproof.experiments.settings import Settings
 
 HELP = "Measure a network on a data set; write a record."
 EXAMPLES = (
@@ -37,24 +45,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
-    from shiftproof.evaluation.suite import PARTS
-    from shiftproof.experiments import evaluate
+    """Measure, print, draw and write the record; returns the exit code."""
+    from shiftproof import environment
+    from shiftproof.experiments import evaluate, records
+    from shiftproof.reports import record_figures, summary
 
-    settings = evaluate.Settings(
-        parts=tuple(options.parts or PARTS),
-        on=options.on,
-        limit=options.limit,
-        shift_images=options.shift_images,
-        seed=options.seed,
-    )
-    return evaluate.run(
-        options.source,
-        options.dataset,
-        options.weights,
-        options.folder,
-        settings,
-        options.data_dir,
-        options.records,
-        options.json,
-    )
+    environment.code()  # the commit as it is now, even if files change meanwhile
+    settings = _settings(options)
+    subject = _subject(options, settings)
+    with progress.reporting(subject.title) as report:
+        record = evaluate.evaluate(subject, settings, report)
+    written = [records.write(record, options.records), *record_figures.draw(record, options.records)]
+    if options.json:
+        print(json.dumps(record | {"files": [str(p) for p in written]}, indent=2))
+    else:
+        summary.show(record)
+        for path in written:
+            print(f"wrote {path}")
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    from shiftproof.experiments.settings import Settings
+
+    settings = Settings(limit=options.limit, shift_images=options.shift_images, seed=options.seed)
+    if options.parts:
+        settings = dataclasses.replace(settings, parts=tuple(options.parts))
+    if _is_run(options):
+        which = options.weights or "best"
+        if which not in ("best", "final"):
+            raise ValueError(f"`--weights` (={which!r}) of a run must be best or final.")
+        settings = dataclasses.replace(settings, weights=which)
+    checks.choice("--on", options.on, ("test", "validation"))
+    return dataclasses.replace(settings, on=options.on)
+
+
+def _is_run(options: argparse.Namespace) -> bool:
+    return Path(options.source).is_dir()
+
+
+def _subject(options: argparse.Namespace, settings: Settings) -> Subject:
+    """The network and the data set that were asked for."""
+    from shiftproof.data.sets import load_dataset
+    from shiftproof.experiments.evaluate import Subject, from_run
+    from shiftproof.models.loading import load_model
+
+    source: str = options.source
+    if _is_run(options):
+        return from_run(Path(source), settings.weights, options.dataset, options.data_dir, options.folder, settings.on)
+    if ":" not in source:
+        raise ValueError(f"{source}: neither the folder of a run nor `module:factory` nor `timm:NAME`.")
+    if settings.on != "test":
+        raise ValueError("`--on validation` is for runs, which know the images they held out.")
+    if options.dataset is None:
+        raise ValueError("`--dataset` must name the data set on which a network of your own is evaluated.")
+    model = load_model(source, None if options.weights is None else Path(options.weights))
+    dataset = load_dataset(options.dataset, options.data_dir, path=options.folder)
+    return Subject(model, dataset, source.replace(":", "-"))

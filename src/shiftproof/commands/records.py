@@ -1,19 +1,32 @@
-"""`shiftproof records`: list, show or check records."""
+"""`shiftproof records`: list, show, check or migrate records."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from shiftproof.commands.shared import add_actions
+from shiftproof import progress
+from shiftproof.commands.shared import add_actions, wide_console
 
-HELP = "List, show or check records."
-EXAMPLES = ("list", "show records/cifar10-resnet20-ghs-laptop-seed0-*.json", "check results/records")
+HELP = "List, show, check or migrate records."
+EXAMPLES = (
+    "list",
+    "show records/cifar10-resnet20-ghs-laptop-seed0-*.json",
+    "check results/records",
+    "migrate results/records",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    actions = {"list": "a table", "show": "what was measured", "check": "what is wrong with them"}
+    actions = {
+        "list": "a table",
+        "show": "what was measured",
+        "check": "what is wrong with them",
+        "migrate": "rewrite records of an earlier version, numbers untouched",
+    }
     for action in add_actions(parser, actions).values():
         action.add_argument(
             "places",
@@ -28,5 +41,76 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     from shiftproof.experiments import records
+    from shiftproof.reports import summary
 
-    return records.run(options.action, options.places, options.json)
+    paths = records.find(options.places)
+    if options.action == "check":
+        return _check(paths, options.json)
+    if options.action == "migrate":
+        return _migrate(paths, options.json)
+    found = {path: records.read(path) for path in paths}
+    if options.json:
+        out = list(found.values())
+        print(json.dumps(out[0] if options.action == "show" and len(out) == 1 else out, indent=2))
+    elif options.action == "show":
+        for record in found.values():
+            summary.show(record)
+    else:
+        show_table([(path, records.headline(record)) for path, record in found.items()])
+    return 0
+
+
+def show_table(found: Sequence[tuple[Path, tuple[str, ...]]]) -> None:
+    """Print a line for each record: its file, and its headline."""
+    from rich.table import Table
+
+    from shiftproof.experiments.records import HEADLINE
+
+    table = Table(title=f"{len(found)} records")
+    for head in ("record", *HEADLINE):
+        table.add_column(head, justify="right" if head in ("seed", "accuracy", "consistency") else "left", no_wrap=True)
+    for path, words in found:
+        table.add_row(path.stem, *words)
+    wide_console().print(table)
+
+
+def _check(paths: Sequence[Path], as_json: bool) -> int:
+    from shiftproof.experiments import records
+
+    wrong: dict[str, str] = {}
+    for path in paths:
+        try:
+            records.read(path)
+        except ValueError as error:
+            wrong[str(path)] = str(error)
+    if as_json:
+        print(json.dumps({"records": len(paths), "wrong": wrong}, indent=2))
+    else:
+        for message in wrong.values():
+            print(message)
+        print(f"{len(paths)} records, {len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+def _migrate(paths: Sequence[Path], as_json: bool) -> int:
+    from shiftproof.experiments.migrate import migrate_files
+
+    with progress.reporting("migrate") as report:
+        done = migrate_files(paths, report)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "migrated": {str(old): str(new) for old, new in done.migrated.items()},
+                    "current": [str(path) for path in done.current],
+                    "failed": {str(path): reason for path, reason in done.failed.items()},
+                },
+                indent=2,
+            )
+        )
+    else:
+        for reason in done.failed.values():
+            print(reason)
+        numbers = f"{len(done.migrated)} migrated, {len(done.current)} already new, {len(done.failed)} failed"
+        print(f"{len(paths)} records: {numbers}")
+    return 1 if done.failed else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from shiftproof.commands.shared import SEEDS, add_data_dir, add_settings
@@ -28,11 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
+    """Run what is not on record yet and list the records of all runs; returns the exit code."""
+    from shiftproof.commands.records import show_table
     from shiftproof.experiments import catalogue, sweep
     from shiftproof.training.config import parse_pairs
 
-    configs = catalogue.plan(
+    configs = catalogue.configs(
         options.name,
         options.preset,
         models=options.models or (),
@@ -41,14 +43,21 @@ def run(options: argparse.Namespace) -> int:
         dataset=options.dataset,
         changes=parse_pairs(options.set),
     )
-    return sweep.run(
+    settings = catalogue.settings(options.name, options.preset)
+    recorded = sweep.RecordedRuns(options.records)
+    failed = sweep.complete(
         configs,
-        settings=catalogue.settings(options.name, options.preset),
+        settings=settings,
         runs=options.runs,
-        out=options.records,
+        recorded=recorded,
         data_dir=options.data_dir,
         jobs=options.jobs,
         engine=options.engine,
         address=options.address,
-        as_json=options.json,
     )
+    found = [line for config in configs if (line := recorded.find(config, settings)) is not None]
+    if options.json:
+        print(json.dumps({"records": [str(path) for path, _ in found], "failed": failed}, indent=2))
+    else:
+        show_table(found)
+    return 1 if failed else 0

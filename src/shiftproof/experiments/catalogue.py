@@ -1,4 +1,4 @@
-"""What has to be run for a table: every row a change of settings, every column a network, every seed a run."""
+"""The runs of every table: each row is a change of settings, each column a network, each seed a run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from typing import Any
 
 from shiftproof import checks
 from shiftproof.experiments import records
-from shiftproof.experiments.evaluate import Settings
+from shiftproof.experiments.settings import Settings
+from shiftproof.ghs.kernel import GHS_PAPER, Hermite
+from shiftproof.layers import methods as known_methods
+from shiftproof.layers import resolve_options
 from shiftproof.training.config import Config, configure
+from shiftproof.training.resolve import resolve
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """A table as runs: data set x networks x rows.
+class TableRuns:
+    """The runs of a table: data set x networks x rows.
 
-    `on`: the images its runs are evaluated on; `shift_images`: all shifts of at most so many of them; `parts`: what is
-    measured.
+    `on`: the images its runs are evaluated on; `shift_images`: how many of them, at most, are put through all shifts;
+    `parts`: what is measured.
     """
 
     dataset: str
@@ -33,26 +37,33 @@ def _methods(*names: str) -> dict[str, dict[str, Any]]:
     return {name: {"model.method": name} for name in names}
 
 
-def _cut_off(**options: Any) -> dict[str, Any]:
-    """GHS with a series that is cut off at the output's Nyquist limit: where the search for a default began."""
-    usual = {"sigma": "band", "taper": "none", "grid": "periodic", "pivot": "max"}
-    return {"model.method": "ghs", "model.options": usual | options}
+def _variant(method: str, kernel: Hermite, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A row: a method with changed options, those of its kernel included."""
+    inside = {f.name for f in dataclasses.fields(kernel)}
+    changed = dataclasses.replace(kernel, **{k: v for k, v in options.items() if k in inside})
+    rest = {k: v for k, v in options.items() if k not in inside}
+    return {"model.method": method, "model.options": {"kernel": str(changed), **rest}}
 
 
 def _ghs(**options: Any) -> dict[str, Any]:
-    return {"model.method": "ghs", "model.options": options}
+    return _variant("ghs", Hermite(), options)
 
 
 def _paper(**options: Any) -> dict[str, Any]:
-    return {"model.method": "ghs-paper", "model.options": options}
+    return _variant("ghs-paper", GHS_PAPER, options)
+
+
+def _untapered(**options: Any) -> dict[str, Any]:
+    """GHS with a series that ends at the output's Nyquist limit: where the search for a default began."""
+    return _ghs(**{"taper": "none", "grid": "periodic", "pivot_rule": "max"} | options)
 
 
 _NETWORKS = ("resnet18", "resnet20", "resnet50", "resnet56")
 _ROWS = _methods("strided", "align", "lpf", "aps", "ghs-paper", "ghs")
 _ROWS_AND_DA = _methods("da") | _ROWS
 
-# A small network on few images, so that there is time for several seeds, and small batches, for many steps; judged on
-# the held-out images. From `cut off` on: one change each against it; from `GHS, ...` on, against the default.
+# A small network on few images, to have time for several seeds, in small batches, to have many steps; evaluated on
+# held-out images. After `cut off`: one change each against it. From `GHS, ...` on: one change against the default.
 ABLATION: dict[str, dict[str, Any]] = {
     **_methods("strided", "lpf", "aps", "ghs", "ghs-paper"),
     "paper, anchor: center": _paper(anchor="center"),
@@ -60,33 +71,30 @@ ABLATION: dict[str, dict[str, Any]] = {
     "paper, anchor: center, projection: least squares": _paper(anchor="center", projection="least-squares"),
     "align": {"model.method": "align"},
     "align, LPF inside": {"model.method": "align", "model.options": {"inner": "lpf"}},
-    "cut off": _cut_off(),
-    "pivot: energy": _cut_off(pivot="energy"),
-    "pivot: per channel": _cut_off(pivot="per-channel") | {"model.share": False},  # branches differ in channels
-    "anchor: corner": _cut_off(anchor="corner"),
-    "extension: zero": _cut_off(extension="zero"),
-    "grid: inclusive": _cut_off(grid="inclusive"),
+    "cut off": _untapered(),
+    "pivot: energy": _untapered(pivot_rule="energy"),
+    "anchor: corner": _untapered(anchor="corner"),
+    "extension: zero": _untapered(extension="zero"),
+    "grid: inclusive": _untapered(grid="inclusive"),
     # next to nothing is left at the border to scale up
-    "orders: N/2, gain: paper": _cut_off(orders="N/2", gain="paper"),
-    "orders: N": _cut_off(orders="N"),
-    "orders: 2N": _cut_off(orders="2N"),
-    "orders: 8N": _cut_off(orders="8N"),
-    "sigma: rule": _cut_off(sigma="rule"),
-    "sigma: 0.5 band": _cut_off(sigma="0.5*band"),
-    "sigma: 0.75 band": _cut_off(sigma="0.75*band"),
-    "sigma: 1.5 band": _cut_off(sigma="1.5*band"),
-    "sigma: 2 band": _cut_off(sigma="2*band"),
-    "gain: paper": _cut_off(gain="paper"),
-    "taper: linear": _cut_off(taper="linear"),
-    "taper: cosine": _cut_off(taper="cosine"),
-    "taper: gaussian": _cut_off(taper="gaussian"),
-    "taper: gaussian, sigma: 1.5 band": _cut_off(taper="gaussian", sigma="1.5*band"),
-    "taper: gaussian, sigma: 2 band": _cut_off(taper="gaussian", sigma="2*band"),
-    "ties: window": _cut_off(ties="window"),
-    "ties: first": _cut_off(ties="first"),
-    "separate pivots": _cut_off() | {"model.share": False},
-    "head: flatten": _cut_off() | {"model.head": "flatten"},
-    "GHS, pivot: max": _ghs(pivot="max"),
+    "orders: N/2, gain: paper": _untapered(orders="N/2", gain="paper"),
+    "orders: N": _untapered(orders="N"),
+    "orders: 2N": _untapered(orders="2N"),
+    "orders: 8N": _untapered(orders="8N"),
+    "sigma: rule": _untapered(sigma="rule"),
+    "sigma: 0.5 band": _untapered(sigma="0.5*band"),
+    "sigma: 0.75 band": _untapered(sigma="0.75*band"),
+    "sigma: 1.5 band": _untapered(sigma="1.5*band"),
+    "sigma: 2 band": _untapered(sigma="2*band"),
+    "gain: paper": _untapered(gain="paper"),
+    "taper: gaussian": _untapered(taper="gaussian"),
+    "taper: gaussian, sigma: 1.5 band": _untapered(taper="gaussian", sigma="1.5*band"),
+    "taper: gaussian, sigma: 2 band": _untapered(taper="gaussian", sigma="2*band"),
+    "ties: window": _untapered(ties="window"),
+    "ties: first": _untapered(ties="first"),
+    "separate pivots": _untapered() | {"model.share": False},
+    "head: flatten": _untapered() | {"model.head": "flatten"},
+    "GHS, pivot: max": _ghs(pivot_rule="max"),
     "GHS, grid: periodic": _ghs(grid="periodic"),
     "GHS, sigma: 1.5 band": _ghs(sigma="1.5*band"),
     "GHS, taper: none": _ghs(taper="none"),
@@ -100,15 +108,15 @@ _SHORT = {"optim.epochs": 12, "optim.batch_size": 64, "optim.lr": 0.2}
 _DIGITS = {name: row | _SHORT for name, row in _methods("strided", "lpf", "aps", "ghs").items()}
 
 SWEEPS = {
-    "digits": Sweep("digits", ("resnet20",), _DIGITS, parts=("accuracy", "consistency")),
-    "table1": Sweep("cifar10", _NETWORKS, _ROWS),
-    "table2": Sweep("cifar10", _NETWORKS, _ROWS),  # the same runs: consistency in one table, accuracy in the other
-    "table3": Sweep("cifar100", ("resnet18",), _ROWS),
-    "table4": Sweep("cifar10", ("resnet18",), _ROWS_AND_DA),
-    "figure5": Sweep("cifar10", ("resnet18",), _ROWS_AND_DA),
-    "table5": Sweep("mnist-rot", ("e2",), _methods("max", "lpf", "aps", "ghs-paper", "ghs")),
-    "shifts": Sweep("cifar10", ("resnet18",), _ROWS_AND_DA),
-    "ablation": Sweep("cifar10", ("resnet8",), _ABLATION, on="validation", shift_images=8, parts=_JUDGED),
+    "digits": TableRuns("digits", ("resnet20",), _DIGITS, parts=("accuracy", "consistency")),
+    "table1": TableRuns("cifar10", _NETWORKS, _ROWS),
+    "table2": TableRuns("cifar10", _NETWORKS, _ROWS),  # the same runs: consistency in one table, accuracy in the other
+    "table3": TableRuns("cifar100", ("resnet18",), _ROWS),
+    "table4": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
+    "figure5": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
+    "table5": TableRuns("mnist-rot", ("e2",), _methods("max", "lpf", "aps", "ghs-paper", "ghs")),
+    "shifts": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
+    "ablation": TableRuns("cifar10", ("resnet8",), _ABLATION, on="validation", shift_images=8, parts=_JUDGED),
 }
 SEEDS = {"paper": 10, "laptop": 2, "smoke": 1}
 # what two CPU cores can train; the others on request
@@ -119,10 +127,10 @@ SETTINGS = {"paper": Settings(), "laptop": Settings(shift_images=32), "smoke": S
 
 def settings(name: str, preset: str) -> Settings:
     """How the runs of a table are evaluated."""
-    sweep = SWEEPS[checks.choice("NAME", name, SWEEPS)]
+    table = SWEEPS[checks.choice("NAME", name, SWEEPS)]
     usual = SETTINGS[checks.choice("preset", preset, SETTINGS)]
-    images = min(usual.shift_images, sweep.shift_images)
-    return dataclasses.replace(usual, on=sweep.on, parts=sweep.parts, shift_images=images)
+    images = min(usual.shift_images, table.shift_images)
+    return dataclasses.replace(usual, on=table.on, parts=table.parts, shift_images=images)
 
 
 def networks(name: str, preset: str) -> tuple[str, ...]:
@@ -131,7 +139,7 @@ def networks(name: str, preset: str) -> tuple[str, ...]:
     return SMALL.get(preset, models) if "resnet18" in models else models
 
 
-def plan(
+def configs(
     name: str,
     preset: str,
     *,
@@ -141,12 +149,12 @@ def plan(
     dataset: str | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> list[Config]:
-    """The configurations of a sweep: seed by seed, so that a sweep that is cut short has seeds complete.
+    """The configurations of a table's runs: seed by seed, so that a sweep that is cut short has complete seeds.
 
-    `models`, `methods`, `seeds` and `dataset` stand in for those of the table; `changes` hold for every run.
+    `models`, `methods`, `seeds` and `dataset` replace those of the table; `changes` hold for every run.
     """
-    sweep = SWEEPS[checks.choice("NAME", name, SWEEPS)]
-    rows = [sweep.rows.get(m, {"model.method": m}) for m in methods] or list(sweep.rows.values())
+    table = SWEEPS[checks.choice("NAME", name, SWEEPS)]
+    rows = [table.rows.get(m, {"model.method": m}) for m in methods] or list(table.rows.values())
     return [
         config(name, preset, model, row, seed, dataset, changes)
         for seed in seeds or range(SEEDS[checks.choice("preset", preset, SEEDS)])
@@ -164,12 +172,19 @@ def config(
     dataset: str | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Config:
-    """The configuration of one run of a table."""
+    """The configuration of one run of a table, its options in full."""
     every = dict(row) | dict(changes or {})
-    return configure(preset, model=model, dataset=dataset or SWEEPS[name].dataset, seed=seed, changes=every)
+    made = configure(preset, model=model, dataset=dataset or SWEEPS[name].dataset, seed=seed, changes=every)
+    return resolve(made)
 
 
-def title(config: Config) -> str:
-    """The name of a run's folder: what tells it from others, and a key for the rest."""
+def has_default_options(config: Mapping[str, Any]) -> bool:
+    """Whether the options in the configuration of a record are today's defaults of its method."""
+    method = config["model"]["method"]
+    return method in known_methods() and config["model"]["options"] == resolve_options(method)
+
+
+def run_name(config: Config) -> str:
+    """The name of a run's folder: what a reader tells it from others by, and a key for the rest."""
     key = records.identity(config.to_dict(), config.model.name, config.data.name, {})
-    return f"{config.data.name}-{config.model.name}-{config.recipe}-{config.preset}-seed{config.run.seed}-{key[:8]}"
+    return f"{records.make_name(config.data.name, config.model.name, config)}-{key[:8]}"

@@ -1,4 +1,8 @@
-"""Records: one JSON file per evaluation, checked against a schema when it is written and when it is read."""
+"""Records: one JSON file per evaluation, checked against a schema when it is written and when it is read.
+
+A record is never edited. It holds the configuration of its run in full, defaults included, so that it says the same
+when defaults have changed.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import datetime
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -13,33 +18,54 @@ from typing import Any
 
 from shiftproof import checks, environment
 from shiftproof.data.store import atomic_write
+from shiftproof.experiments.settings import Settings
 from shiftproof.safe_io import limits
-from shiftproof.training.config import WITHOUT_EFFECT, Config, flatten, from_dict
+from shiftproof.training.config import WITHOUT_EFFECT, Config, every_setting
+from shiftproof.training.stored import ADDED_OPTIONS, ADDED_SETTINGS
 
-SCHEMA = "shiftproof.record/1"
+SCHEMA = "shiftproof.record/2"
+FIRST_SCHEMA = "shiftproof.record/1"  # read by `migrate` alone
+HEADLINE = ("data", "model", "method", "preset", "seed", "accuracy", "consistency", "created")
 _LARGEST = 2**26  # bytes; no record comes near
 
 Record = dict[str, Any]
 
 
 def identity(config: Mapping[str, Any] | None, model: str, dataset: str, settings: Mapping[str, Any]) -> str:
-    """The key of a record: equal for evaluations of the same run in the same way."""
+    """The key of a record: equal for evaluations of the same run in the same way. `config` has its options in full."""
     return digest([None if config is None else essential(config), model, dataset, dict(settings)])
 
 
 def essential(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run that make it what it is: those off their default that can change the result.
+    """What identifies a run: every setting and option of a configuration in full, but those that change no result.
 
-    A setting that a later version adds does not change the identity of earlier runs, which had its default.
+    Today's defaults play no part. A setting or option that a later version adds is left out where it has the value
+    that runs had before it existed (`training.stored`): so earlier records, which do not know it, keep their keys.
     """
-    usual = dict(flatten(Config().to_dict()))
-    mine = flatten(from_dict(config).to_dict())
-    return {k: v for k, v in mine if v != usual[k] and (k not in WITHOUT_EFFECT or k == "preset")}
+    every = every_setting(config)
+    before = ADDED_SETTINGS | {
+        f"model.options.{name}": value for name, value in ADDED_OPTIONS.get(every["model.method"], {}).items()
+    }
+    without = set(WITHOUT_EFFECT) - {"preset"}
+    return {k: v for k, v in every.items() if k not in without and not (k in before and before[k] == v)}
 
 
 def digest(value: Any) -> str:
     """Sixteen digits that tell JSON-able values apart."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def run_key(config: Config, settings: Settings) -> str:
+    """The key that the record of a run has, once it is evaluated on its own data set."""
+    return identity(config.to_dict(), config.model.name, config.data.name, settings.to_dict())
+
+
+def make_name(dataset: str, model: str, config: Config | None = None) -> str:
+    """The name of a record: what a reader tells it from others by. The key tells the rest."""
+    words = [dataset, model]
+    if config is not None:
+        words += [config.recipe, config.preset, f"seed{config.run.seed}"]
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", "-".join(words))
 
 
 def make(**fields: Any) -> Record:
@@ -55,22 +81,32 @@ def make(**fields: Any) -> Record:
     return record
 
 
+def path_for(folder: Path, name: str, key: str) -> Path:
+    """The file of a record."""
+    return folder / f"{name}-{key[:8]}.json"
+
+
 def write(record: Record, folder: Path) -> Path:
     """Write a record under its name and key; the file is replaced as a whole or not at all."""
-    path = folder / f"{record['name']}-{record['key'][:8]}.json"
+    path = path_for(folder, record["name"], record["key"])
     atomic_write(path, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
     return path
 
 
 def read(path: Path) -> Record:
     """A record from a file; what is not a record is a ValueError that says where it goes wrong."""
-    text = limits.content(path, _LARGEST)
-    try:
-        record = limits.parse_json(text)
-    except ValueError as error:
-        raise ValueError(f"{path}: not a record: {error}") from None
+    record = read_json(path)
     validate(record, str(path))
     return record  # type: ignore[no-any-return]
+
+
+def read_json(path: Path) -> Any:
+    """What is in the file of a record, not yet checked."""
+    text = limits.content(path, _LARGEST)
+    try:
+        return limits.parse_json(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: not a record: {error}") from None
 
 
 def find(places: Iterable[Path]) -> list[Path]:
@@ -89,6 +125,11 @@ def find(places: Iterable[Path]) -> list[Path]:
 def validate(record: Any, name: str) -> None:
     """Raise ValueError unless `record` follows the schema."""
     if isinstance(record, dict) and isinstance(found := record.get("schema"), str) and found != SCHEMA:
+        if found == FIRST_SCHEMA:
+            raise ValueError(
+                f"{name}: a record of an earlier version (schema {found!r}). Rewrite it with "
+                f"`shiftproof records migrate {name}`, or all of a folder with `shiftproof records migrate DIR`."
+            )
         raise ValueError(f"{name}: schema {checks.shown(found)}, and this version reads {SCHEMA!r}.")
     error = next(iter(validator().iter_errors(record)), None)
     if error is not None:
@@ -105,63 +146,18 @@ def validator() -> Any:
     return jsonschema.Draft202012Validator(json.loads(text))
 
 
-def run(action: str, places: list[Path], as_json: bool) -> int:
-    """`shiftproof records list | show | check`: a table of records, one of them, or what is wrong with them."""
-    found = find(places)
-    if action == "check":
-        return _check(found, as_json)
-    records = [(path, read(path)) for path in found]
-    if as_json:
-        out = [record for _, record in records]
-        print(json.dumps(out[0] if action == "show" and len(out) == 1 else out, indent=2))
-    elif action == "show":
-        from shiftproof.reports import summary
-
-        for _, record in records:
-            summary.show(record)
-    else:
-        _table(records)
-    return 0
-
-
-def _check(found: list[Path], as_json: bool) -> int:
-    wrong: dict[str, str] = {}
-    for path in found:
-        try:
-            read(path)
-        except ValueError as error:
-            wrong[str(path)] = str(error)
-    if as_json:
-        print(json.dumps({"records": len(found), "wrong": wrong}, indent=2))
-    else:
-        for message in wrong.values():
-            print(message)
-        print(f"{len(found)} records, {len(wrong)} wrong")
-    return 1 if wrong else 0
-
-
-def _table(records: list[tuple[Path, Record]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{len(records)} records")
-    for head in ("record", "data", "model", "method", "preset", "seed", "accuracy", "consistency", "created"):
-        table.add_column(head, justify="right" if head in ("seed", "accuracy", "consistency") else "left", no_wrap=True)
-    for path, record in records:
-        config = record["config"] or {}
-        table.add_row(
-            path.stem,
-            record["dataset"]["name"],
-            record["model"]["name"],
-            record["model"]["method"] or "",
-            str(config.get("preset", "")),
-            "" if record["seed"] is None else str(record["seed"]),
-            percent(record["metrics"], "accuracy", "clean"),
-            percent(record["metrics"], "consistency", "all_pairs", "pairs"),
-            record["created"][:16].replace("T", " "),
-        )
-    console = Console()
-    Console(width=max(console.width, 160) if not console.is_terminal else None).print(table)
+def headline(record: Record) -> tuple[str, ...]:
+    """What a list of records shows of one, under the words of `HEADLINE`."""
+    return (
+        record["dataset"]["name"],
+        record["model"]["name"],
+        record["model"]["method"] or "",
+        "" if record["config"] is None else record["config"]["preset"],
+        "" if record["seed"] is None else str(record["seed"]),
+        percent(record["metrics"], "accuracy", "clean"),
+        percent(record["metrics"], "consistency", "all_pairs", "pairs"),
+        record["created"][:16].replace("T", " "),
+    )
 
 
 def lookup(metrics: Mapping[str, Any], *path: str) -> Any:

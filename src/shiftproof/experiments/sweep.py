@@ -1,143 +1,144 @@
-"""`shiftproof sweep`: many runs, each trained, evaluated and put on record; what has a record is not run again."""
+"""Many runs, each trained, evaluated and put on record; a run that is on record is not run again."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
-import json
-import os
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from shiftproof import checks, environment, progress
 from shiftproof.data.store import data_root, writable
-from shiftproof.experiments import evaluate, records
-from shiftproof.experiments.catalogue import title
+from shiftproof.experiments import engines, evaluate, records
+from shiftproof.experiments.catalogue import run_name
+from shiftproof.experiments.engines import Outcome
+from shiftproof.experiments.settings import Settings
 from shiftproof.training.checkpoint import BusyError
 from shiftproof.training.config import Config
 from shiftproof.training.process import Stopwatch, keep_memory
 
 ENGINES = ("local", "ray")
-_PAUSE = 10.0  # seconds before a run that another process is at is looked at again
+_PAUSE = 10.0  # seconds until a run that another process works on is looked at again
 
 
-def perform(
-    config: Config, runs: Path, data_dir: Path | None, settings: evaluate.Settings, quiet: bool
-) -> dict[str, Any]:
-    """One run from beginning to record; goes on where it stopped, if it stopped."""
-    from shiftproof.training.loop import train
+class RecordedRuns:
+    """The runs on record in a folder. Every record is read once; other processes may add more at any time."""
 
-    keep_memory()
-    folder = runs / title(config)
-    train(config, folder, resume=True, data_dir=data_dir, quiet=quiet)
-    subject = evaluate.from_run(folder, settings.weights, data_dir=data_dir, on=settings.on)
-    with contextlib.nullcontext() if quiet else progress.reporting(subject.title) as report:
-        return evaluate.evaluate(subject, settings, report)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._found: dict[str, tuple[Path, tuple[str, ...]]] = {}
+        for path in sorted(folder.glob("*.json"), reverse=True):
+            self._note(path, records.read(path))
+
+    def find(self, config: Config, settings: Settings) -> tuple[Path, tuple[str, ...]] | None:
+        """The file and the headline of a run's record, if there is one. What is not known yet may be there by now."""
+        key = records.run_key(config, settings)
+        if key not in self._found and (record := _read_if_there(self.folder, config, settings)) is not None:
+            self._note(_own_path(self.folder, config, settings), record)
+        return self._found.get(key)
+
+    def write(self, record: records.Record) -> Path:
+        """Add a record to the folder."""
+        path = records.write(record, self.folder)
+        self._note(path, record)
+        return path
+
+    def _note(self, path: Path, record: records.Record) -> None:
+        self._found[record["key"]] = (path, records.headline(record))
 
 
-def done(config: Config, settings: evaluate.Settings, folder: Path) -> Path | None:
-    """The record of a run, if there is one."""
-    key = records.identity(config.to_dict(), config.model.name, config.data.name, settings.to_dict())
-    for path in sorted(folder.glob("*.json")):
-        record = records.read(path)
-        if record["key"] == key and record["training"] is not None:
-            return path
-    return None
+def _own_path(folder: Path, config: Config, settings: Settings) -> Path:
+    """The file that the record of a run is written to: its name holds the key."""
+    name = records.make_name(config.data.name, config.model.name, config)
+    return records.path_for(folder, name, records.run_key(config, settings))
 
 
-def run(
-    configs: list[Config],
-    *,
-    settings: evaluate.Settings,
-    runs: Path,
-    out: Path,
-    data_dir: Path | None,
-    jobs: int,
-    engine: str,
-    address: str | None,
-    as_json: bool,
-) -> int:
-    """`shiftproof sweep NAME`: run what has no record yet, list what there is."""
-    failed = complete(
-        configs, settings=settings, runs=runs, out=out, data_dir=data_dir, jobs=jobs, engine=engine, address=address
-    )
-    paths = [p for c in configs if (p := done(c, settings, out)) is not None]
-    if as_json:
-        print(json.dumps({"records": [str(p) for p in paths], "failed": failed}, indent=2))
-    else:
-        records.run("list", paths, as_json=False)
-    return 1 if failed else 0
+def _read_if_there(folder: Path, config: Config, settings: Settings) -> records.Record | None:
+    path = _own_path(folder, config, settings)
+    record = records.read(path) if path.exists() else None
+    return record if record is not None and record["key"] == records.run_key(config, settings) else None
 
 
 def complete(
     configs: list[Config],
     *,
-    settings: evaluate.Settings,
+    settings: Settings,
     runs: Path,
-    out: Path,
+    recorded: RecordedRuns,
     data_dir: Path | None,
     jobs: int = 1,
     engine: str = "local",
     address: str | None = None,
 ) -> dict[str, str]:
-    """Run what has no record in `out` yet; returns what failed, and why."""
+    """Run what is not on record yet; returns what failed, and why. The options of `configs` are in full."""
     checks.choice("--engine", engine, ENGINES)
     checks.integer("--jobs", jobs)
     if address is not None and engine != "ray":
-        raise ValueError("`--address` belongs to `--engine ray`.")
-    environment.code(), records.validator()  # as they are now, whatever is changed while the runs go
-    missing = [c for c in configs if done(c, settings, out) is None]
+        raise ValueError("`--address` needs `--engine ray`.")
+    environment.code()  # the commit as it is now, even if files change while the runs go on
+    records.validator()
+    missing = [c for c in configs if recorded.find(c, settings) is None]
     progress.say(f"{len(configs)} runs, {len(configs) - len(missing)} on record, {len(missing)} to do")
-    for folder in (runs, out) if missing else ():
+    for folder in (runs, recorded.folder) if missing else ():
         writable(folder)
     # absolute: a process elsewhere has another working folder
     one = functools.partial(
         perform,
         runs=runs.resolve(),
+        folder=recorded.folder.resolve(),
         data_dir=data_root(data_dir).resolve(),
         settings=settings,
         quiet=jobs > 1 or engine == "ray",
     )
-    watch, failed = Stopwatch(), {}
     if engine == "ray":
-        several = functools.partial(_on_ray, one, address=address)
+        several: Callable[[list[Config]], Iterator[Outcome]] = functools.partial(engines.on_ray, one, address=address)
     elif jobs > 1:
-        several = functools.partial(_in_processes, one, jobs=jobs)
+        several = functools.partial(engines.in_processes, one, jobs=jobs)
     else:
-        several = functools.partial(_in_turn, one)
-    finished = _sharing(several, missing, lambda config: done(config, settings, out) is not None)
+        several = functools.partial(engines.in_turn, one)
+    watch, failed = Stopwatch(), {}
+    finished = _take_turns(several, missing, lambda config: recorded.find(config, settings) is not None)
     for count, (config, outcome) in enumerate(finished, start=1):
         if isinstance(outcome, ModuleNotFoundError):  # would stop every run alike
             raise outcome
         if isinstance(outcome, Exception):
-            failed[title(config)] = str(outcome)
-            progress.say(f"[{count}/{len(missing)}] {title(config)}: FAILED: {outcome}")
-            continue
-        path = records.write(outcome, out)
-        left = watch() / count * (len(missing) - count)
-        then = f", about {_duration(left)} left" if left else ""
-        progress.say(f"[{count}/{len(missing)}] wrote {path}{then}")
+            failed[run_name(config)] = str(outcome)
+            said = f"{run_name(config)}: FAILED: {outcome}"
+        elif outcome is None:
+            said = f"{run_name(config)}: on record by now"
+        else:
+            said = f"wrote {recorded.write(outcome)}"
+            left = watch() / count * (len(missing) - count)
+            said += f", about {_duration(left)} left" if left else ""
+        progress.say(f"[{count}/{len(missing)}] {said}")
     return failed
+
+
+def perform(
+    config: Config, runs: Path, folder: Path, data_dir: Path | None, settings: Settings, quiet: bool
+) -> records.Record | None:
+    """One run from its beginning, or from where it stopped, to its record; None if `folder` has that record by now."""
+    from shiftproof.training.loop import train
+
+    if _read_if_there(folder, config, settings) is not None:
+        return None
+    keep_memory()
+    run = runs / run_name(config)
+    train(config, run, resume=True, data_dir=data_dir, quiet=quiet)
+    subject = evaluate.from_run(run, settings.weights, data_dir=data_dir, on=settings.on)
+    with contextlib.nullcontext() if quiet else progress.reporting(subject.title) as report:
+        return evaluate.evaluate(subject, settings, report)
 
 
 def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds > 90 else f"{seconds:.0f} seconds"
 
 
-Outcome = tuple[Config, "dict[str, Any] | Exception"]
-
-
-def _sharing(
+def _take_turns(
     several: Callable[[list[Config]], Iterator[Outcome]], configs: list[Config], recorded: Callable[[Config], bool]
 ) -> Iterator[Outcome]:
-    """What becomes of runs; one that another process is at comes last, if that one leaves no record of it."""
+    """The outcomes of runs. A run that another process works on comes last, if that process leaves no record of it."""
     left, told = configs, set[str]()
     while left:
         busy = []
@@ -146,81 +147,9 @@ def _sharing(
                 yield config, outcome
                 continue
             busy.append(config)
-            if title(config) not in told:
-                progress.say(f"{outcome} Going on with the other runs.")
-            told.add(title(config))
+            if run_name(config) not in told:
+                progress.say(f"{outcome} The other runs come first.")
+            told.add(run_name(config))
         if busy:
             time.sleep(_PAUSE)
         left = [config for config in busy if not recorded(config)]
-
-
-def _in_turn(one: Callable[[Config], dict[str, Any]], configs: Iterable[Config]) -> Iterator[Outcome]:
-    for config in configs:
-        try:
-            yield config, one(config)
-        except Exception as error:  # one bad run must not end the others
-            yield config, error
-
-
-def _in_processes(one: Callable[[Config], dict[str, Any]], configs: list[Config], jobs: int) -> Iterator[Outcome]:
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    left = list(configs)
-    while left:
-        before = len(left)
-        pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin, initargs=(threads,))
-        try:
-            waiting = {pool.submit(_in_worker, one, config): config for config in left}
-            for future in as_completed(waiting):
-                error = future.exception()
-                if isinstance(error, BrokenProcessPool) and len(left) < before:
-                    break  # a worker died, and something was done: try the rest anew
-                left.remove(waiting[future])
-                yield waiting[future], error if isinstance(error, Exception) else future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _in_worker(one: Callable[[Config], dict[str, Any]], config: Config) -> dict[str, Any]:
-    """A run in a worker, which Ctrl-C ends for good: it must not take the next one."""
-    try:
-        return one(config)
-    except KeyboardInterrupt:
-        os._exit(130)
-
-
-def _begin(threads: int) -> None:
-    """A worker: its share of the cores, and an end when the sweep itself has been killed."""
-    import torch
-
-    environment.code()
-    torch.set_num_threads(threads)
-    parent = parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _on_ray(one: Callable[[Config], dict[str, Any]], configs: list[Config], address: str | None) -> Iterator[Outcome]:
-    """The same runs on a Ray cluster: each on one machine, its record sent back.
-
-    The folders of runs and of data must be on storage that all machines share.
-    """
-    ray = importlib.import_module("ray")
-    ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
-    gpus = 1 if ray.cluster_resources().get("GPU") else 0
-    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3)(one.func)  # type: ignore[attr-defined]
-    waiting = {remote.remote(config, **one.keywords): config for config in configs}  # type: ignore[attr-defined]
-    try:
-        while waiting:
-            (ready, *_), _ = ray.wait(list(waiting))
-            config = waiting.pop(ready)
-            try:
-                yield config, ray.get(ready)
-            except ray.exceptions.RayError as error:
-                yield config, ValueError(str(error).strip().splitlines()[-1])
-    finally:
-        ray.shutdown()

@@ -24,9 +24,10 @@ def run(out: Path, as_json: bool) -> int:
     if not as_json:
         cameraman.show(numbers, list(pictures.values()))
         print()
-    configs, settings = catalogue.plan("digits", PRESET, seeds=[0]), catalogue.settings("digits", PRESET)
+    configs, settings = catalogue.configs("digits", PRESET, seeds=[0]), catalogue.settings("digits", PRESET)
     place = out / "records"
-    failed = sweep.complete(configs, settings=settings, runs=out / "runs", out=place, data_dir=None)
+    recorded = sweep.RecordedRuns(place)
+    failed = sweep.complete(configs, settings=settings, runs=out / "runs", recorded=recorded, data_dir=None)
     found = {path: records.read(path) for path in records.find([place])} if place.is_dir() else {}
     table = paper_tables.digits(Shelf(found), PRESET)
     opening = [("", _lead(table)), ("One layer, one picture", _picture(numbers, pictures["figure4"]))]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.data.store import atomic_write
-from shiftproof.experiments import records
+from shiftproof.experiments import catalogue, records
 from shiftproof.experiments.records import Record
 from shiftproof.reports import figures, findings, html_page, paper_tables, render, reproduce
 from shiftproof.reports.table import Shelf
@@ -66,7 +66,7 @@ def _maps(found: Mapping[Path, Record], preset: str) -> str:
     for record in found.values():
         shifts = records.lookup(record["metrics"], "consistency", "all_pairs")
         config = record["config"]
-        plain = config is not None and config["preset"] == preset and not config["model"]["options"]
+        plain = config is not None and config["preset"] == preset and catalogue.has_default_options(config)
         if shifts is not None and plain and record["dataset"]["part"] == "test":
             name = paper_tables.NAMES.get(record["model"]["method"], record["model"]["method"])
             rows.setdefault(f"{record['dataset']['name']}, {name}", figures.recorded_shifts(name, shifts))

@@ -9,7 +9,8 @@ from typing import Any
 
 from shiftproof import checks
 from shiftproof.data.store import atomic_write
-from shiftproof.experiments import bench, cameraman, catalogue, evaluate, records, sweep
+from shiftproof.experiments import bench, cameraman, catalogue, records, sweep
+from shiftproof.experiments.settings import Settings
 from shiftproof.reports import figures, findings, paper_tables, render
 from shiftproof.reports.table import Shelf, Table
 from shiftproof.training.config import Config
@@ -44,14 +45,17 @@ def run(
     wanted = chosen(names or ["all"])
     code = 0
     if not draw_only:
-        asked: dict[evaluate.Settings, dict[str, Config]] = {}  # several tables share runs
+        asked: dict[Settings, dict[str, Config]] = {}  # several tables share runs
         for name in wanted:
             if name in catalogue.SWEEPS:
-                for config in catalogue.plan(name, preset, models=models, seeds=seeds):
-                    asked.setdefault(catalogue.settings(name, preset), {}).setdefault(catalogue.title(config), config)
+                for config in catalogue.configs(name, preset, models=models, seeds=seeds):
+                    asked.setdefault(catalogue.settings(name, preset), {}).setdefault(
+                        catalogue.run_name(config), config
+                    )
+        recorded = sweep.RecordedRuns(folder)
         for settings, configs in asked.items():
             failed = sweep.complete(
-                list(configs.values()), settings=settings, runs=runs, out=folder, data_dir=data_dir, jobs=jobs
+                list(configs.values()), settings=settings, runs=runs, recorded=recorded, data_dir=data_dir, jobs=jobs
             )
             code |= bool(failed)
         if "table6" in wanted and not (out / "layers.json").exists():
@@ -121,7 +125,8 @@ def _aliasing(path: Path, found: Mapping[Path, records.Record]) -> Path | None:
     curves: dict[str, Any] = {}
     for record in found.values():
         curve = records.lookup(record["metrics"], "aliasing")
-        if curve is not None and record["config"] is not None and not record["config"]["model"]["options"]:
+        config = record["config"]
+        if curve is not None and config is not None and catalogue.has_default_options(config):
             curves.setdefault(curve["method"], curve)
     return figures.aliasing(path, curves) if curves else None
 
