@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shiftproof import checks, progress
-from shiftproof.commands.shared import add_data_dir
+from shiftproof import progress
+from shiftproof.commands.shared import add_data_dir, naming_arguments
 
 if TYPE_CHECKING:
     from shiftproof.experiments.evaluate import Subject
@@ -20,6 +20,12 @@ EXAMPLES = (
     "runs/cifar10-resnet20-ghs-laptop-seed0",
     "timm:resnet18 --dataset folder --folder pictures/ --parts accuracy consistency",
 )
+
+# what functions call the options of the command
+_OPTIONS = {"name": "--dataset", "path": "--folder", "on": "--on", "parts": "--parts", "limit": "--limit"} | {
+    "shift_images": "--shift-images",
+    "seed": "--seed",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,10 +57,11 @@ def run(options: argparse.Namespace) -> int:
     from shiftproof.reports import record_figures, summary
 
     environment.code()  # the commit as it is now, even if files change meanwhile
-    settings = _settings(options)
-    subject = _subject(options, settings)
-    with progress.reporting(subject.title) as report:
-        record = evaluate.evaluate(subject, settings, report)
+    with naming_arguments(_OPTIONS):
+        settings = _settings(options)
+        subject = _subject(options, settings)
+        with progress.reporting(subject.title) as report:
+            record = evaluate.evaluate(subject, settings, report)
     written = [records.write(record, options.records), *record_figures.draw(record, options.records)]
     if options.json:
         print(json.dumps(record | {"files": [str(p) for p in written]}, indent=2))
@@ -68,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> Settings:
     from shiftproof.experiments.settings import Settings
 
-    settings = Settings(limit=options.limit, shift_images=options.shift_images, seed=options.seed)
+    settings = Settings(on=options.on, limit=options.limit, shift_images=options.shift_images, seed=options.seed)
     if options.parts:
         settings = dataclasses.replace(settings, parts=tuple(options.parts))
     if _is_run(options):
@@ -76,8 +83,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         if which not in ("best", "final"):
             raise ValueError(f"`--weights` (={which!r}) of a run must be best or final.")
         settings = dataclasses.replace(settings, weights=which)
-    checks.choice("--on", options.on, ("test", "validation"))
-    return dataclasses.replace(settings, on=options.on)
+    return settings
 
 
 def _is_run(options: argparse.Namespace) -> bool:

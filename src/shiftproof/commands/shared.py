@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +46,13 @@ def wide_console(width: int = 160) -> Any:
 
     console = Console()
     return console if console.is_terminal else Console(width=max(console.width, width))
+
+
+@contextlib.contextmanager
+def naming_arguments(options: Mapping[str, str]) -> Iterator[None]:
+    """Let errors name options of a command instead of the arguments of functions, by argument: `jobs`, `--jobs`."""
+    try:
+        yield
+    except ValueError as error:
+        pattern = "|".join(map(re.escape, options))
+        raise ValueError(re.sub(f"`({pattern})`", lambda found: f"`{options[found[1]]}`", str(error))) from error

@@ -1,4 +1,4 @@
-"""`shiftproof sweep`: many runs, each trained, evaluated and put on record."""
+"""`shiftproof sweep`: the runs of a table, each trained, evaluated and put on record."""
 
 from __future__ import annotations
 
@@ -6,10 +6,23 @@ import argparse
 import json
 from pathlib import Path
 
-from shiftproof.commands.shared import SEEDS, add_data_dir, add_settings
+from shiftproof.commands.shared import SEEDS, add_data_dir, add_settings, naming_arguments
 
 HELP = "Run the experiments of a table that have no record yet."
-EXAMPLES = ("table1 --seeds 0 1", "digits --methods lpf ghs mine", "table4 --jobs 4", "ablation --engine ray")
+EXAMPLES = (
+    "table1 --seeds 0 1",
+    "digits --methods lpf ghs mine",
+    "digits --methods ghs --set 'model.options.kernel=local(order=4)'",
+    "table4 --jobs 4",
+    "ablation --engine ray",
+)
+
+# what functions call the options of the command
+_OPTIONS = {name: f"--{name}" for name in ("preset", "engine", "jobs", "address")} | {
+    "name": "NAME",
+    "method": "--methods",
+    "model.options": "--set model.options",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,27 +47,28 @@ def run(options: argparse.Namespace) -> int:
     from shiftproof.experiments import catalogue, sweep
     from shiftproof.training.config import parse_pairs
 
-    configs = catalogue.configs(
-        options.name,
-        options.preset,
-        models=options.models or (),
-        methods=options.methods or (),
-        seeds=options.seeds or (),
-        dataset=options.dataset,
-        changes=parse_pairs(options.set),
-    )
-    settings = catalogue.settings(options.name, options.preset)
-    recorded = sweep.RecordedRuns(options.records)
-    failed = sweep.complete(
-        configs,
-        settings=settings,
-        runs=options.runs,
-        recorded=recorded,
-        data_dir=options.data_dir,
-        jobs=options.jobs,
-        engine=options.engine,
-        address=options.address,
-    )
+    with naming_arguments(_OPTIONS):
+        configs = catalogue.configs(
+            options.name,
+            options.preset,
+            models=options.models or (),
+            methods=options.methods or (),
+            seeds=options.seeds or (),
+            dataset=options.dataset,
+            changes=parse_pairs(options.set),
+        )
+        settings = catalogue.settings(options.name, options.preset)
+        recorded = sweep.RecordedRuns(options.records)
+        failed = sweep.complete(
+            configs,
+            settings=settings,
+            runs=options.runs,
+            recorded=recorded,
+            data_dir=options.data_dir,
+            jobs=options.jobs,
+            engine=options.engine,
+            address=options.address,
+        )
     found = [line for config in configs if (line := recorded.find(config, settings)) is not None]
     if options.json:
         print(json.dumps({"records": [str(path) for path, _ in found], "failed": failed}, indent=2))

@@ -127,7 +127,7 @@ SETTINGS = {"paper": Settings(), "laptop": Settings(shift_images=32), "smoke": S
 
 def settings(name: str, preset: str) -> Settings:
     """How the runs of a table are evaluated."""
-    table = SWEEPS[checks.choice("NAME", name, SWEEPS)]
+    table = SWEEPS[checks.choice("name", name, SWEEPS)]
     usual = SETTINGS[checks.choice("preset", preset, SETTINGS)]
     images = min(usual.shift_images, table.shift_images)
     return dataclasses.replace(usual, on=table.on, parts=table.parts, shift_images=images)
@@ -153,7 +153,7 @@ def configs(
 
     `models`, `methods`, `seeds` and `dataset` replace those of the table; `changes` hold for every run.
     """
-    table = SWEEPS[checks.choice("NAME", name, SWEEPS)]
+    table = SWEEPS[checks.choice("name", name, SWEEPS)]
     rows = [table.rows.get(m, {"model.method": m}) for m in methods] or list(table.rows.values())
     return [
         config(name, preset, model, row, seed, dataset, changes)

@@ -72,10 +72,10 @@ def complete(
     address: str | None = None,
 ) -> dict[str, str]:
     """Run what is not on record yet; returns what failed, and why. The options of `configs` are in full."""
-    checks.choice("--engine", engine, ENGINES)
-    checks.integer("--jobs", jobs)
+    checks.choice("engine", engine, ENGINES)
+    checks.integer("jobs", jobs)
     if address is not None and engine != "ray":
-        raise ValueError("`--address` needs `--engine ray`.")
+        raise ValueError(f"`address` (={address!r}) is that of a Ray cluster: `engine` must be 'ray', not {engine!r}.")
     environment.code()  # the commit as it is now, even if files change while the runs go on
     records.validator()
     missing = [c for c in configs if recorded.find(c, settings) is None]
