@@ -20,6 +20,7 @@ from shiftproof.training.journal import Display, Journal, Speed
 from shiftproof.training.loop import train
 from shiftproof.training.optimizer import learning_rate, make_optimizer, pull
 from shiftproof.training.process import threads
+from shiftproof.training.resolve import resolve
 from shiftproof.training.runs import load_data, load_run, read_result
 
 TINY = {
@@ -62,7 +63,7 @@ def test_the_run_is_written_down(whole: Path) -> None:
     """Configuration, log, result: losses of every epoch, the best one by validation."""
     result = read_result(whole)
     assert result is not None
-    assert json.loads((whole / "config.json").read_text()) == result["config"] == tiny().to_dict()
+    assert json.loads((whole / "config.json").read_text()) == result["config"] == resolve(tiny()).to_dict()
     assert [row["epoch"] for row in result["history"]] == [1, 2, 3]
     assert result["steps"] == 9
     assert result["peak_bytes"] > 2**27

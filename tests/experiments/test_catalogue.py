@@ -1,0 +1,54 @@
+"""The runs of every table."""
+
+import pytest
+
+from helpers.tiny_runs import change_the_default
+from shiftproof.experiments import catalogue
+from shiftproof.layers import resolve_options
+
+
+def test_a_table_is_a_list_of_runs() -> None:
+    """Seed by seed; presets for small machines train the small network unless asked."""
+    paper = catalogue.configs("table1", "paper")
+    assert len(paper) == 10 * 4 * 6
+    assert [c.run.seed for c in paper] == sorted(c.run.seed for c in paper)
+    laptop = catalogue.configs("table4", "laptop")
+    assert {c.model.name for c in laptop} == {"resnet20"}
+    assert "cifar10-resnet20-da-laptop-seed0" in catalogue.run_name(laptop[0])
+    assert len({catalogue.run_name(c) for c in paper + laptop}) == len(paper) + len(laptop)
+    few = catalogue.configs("table3", "smoke", models=["resnet18"], methods=["lpf"], seeds=[4, 5], dataset="digits")
+    assert [(c.model.name, c.model.method, c.run.seed, c.data.name) for c in few] == [
+        ("resnet18", "lpf", 4, "digits"),
+        ("resnet18", "lpf", 5, "digits"),
+    ]
+    with pytest.raises(ValueError, match="Did you mean 'table1'"):
+        catalogue.configs("tabel1", "smoke")
+
+
+def test_the_rows_of_the_ablation_are_different_runs() -> None:
+    configs = catalogue.configs("ablation", "smoke", seeds=[0])
+    assert len({catalogue.run_name(c) for c in configs}) == len(catalogue.ABLATION) == len(configs)
+
+
+def test_configurations_have_their_options_in_full() -> None:
+    """Also those that a row changes, and those that are changed for all runs; the catalogue itself stays as it is."""
+    (paper,) = catalogue.configs("table1", "smoke", models=["resnet20"], methods=["ghs-paper"])
+    assert paper.model.options == resolve_options("ghs-paper")
+    changes = {"model.options.kernel": "local(order=4)"}
+    (local,) = catalogue.configs("ablation", "smoke", methods=["anchor: corner"], changes=changes)
+    assert local.model.options == resolve_options(
+        "ghs", {"kernel": "local(order=4)", "grid": "periodic", "anchor": "corner", "pivot_rule": "max"}
+    )
+    assert "local" not in str(catalogue.SWEEPS["ablation"].rows["anchor: corner"])
+
+
+def test_default_options_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of today: what was the default when a record was made may be so no longer."""
+    usual, corner = (
+        catalogue.configs("ablation", "smoke", methods=[m])[0].to_dict() for m in ("ghs", "anchor: corner")
+    )
+    assert catalogue.has_default_options(usual)
+    assert not catalogue.has_default_options(corner)
+    assert not catalogue.has_default_options({"model": {"method": "a method of one's own", "options": {}}})
+    change_the_default(monkeypatch)
+    assert not catalogue.has_default_options(usual)
