@@ -13,6 +13,7 @@ from PIL import Image
 
 from shiftproof.commands.main import main
 from shiftproof.experiments import bench, catalogue, paper, records, sweep
+from shiftproof.layers import resolve_options
 from shiftproof.reports import findings, html_page, paper_tables, render, reproduce
 from shiftproof.reports.table import Cell, Shelf, Table, apart, pooled_spread
 from shiftproof.training.config import Config, configure
@@ -101,8 +102,9 @@ def test_only_the_runs_of_a_table_stand_in_it() -> None:
     assert found.values == pytest.approx((60.0,))
 
 
-def test_old_records_are_found_when_settings_are_added() -> None:
-    """A record that does not know a setting had its default."""
+def test_old_records_are_found_when_settings_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that does not know a setting had the value from before it existed, whatever the default is now."""
+    monkeypatch.setattr(records, "ADDED_SETTINGS", {"run.compile": False})
     old = record(catalogue.configs("table2", "laptop", methods=["lpf"], seeds=[0])[0], 0.7)
     del old["config"]["run"]["compile"]
     assert cell(paper_tables.table2(shelf(old), "laptop"), "lpf", "ResNet-20").values == pytest.approx((70.0,))
@@ -145,8 +147,8 @@ def test_paths_lead_to_metrics() -> None:
     assert cell(paper_tables.table1(made, "laptop"), "ghs", "ResNet-20").values == (99.0,)
     assert cell(paper_tables.shifts(made, "laptop"), "ghs", "largest change of a logit").values == (0.0,)
     variant = catalogue.configs("ablation", "laptop", methods=["anchor: corner"], seeds=[0])[0]
-    start = {"sigma": "band", "taper": "none", "grid": "periodic", "pivot": "max"}
-    assert variant.model.options == start | {"anchor": "corner"}
+    start = {"kernel": "hermite(taper=none)", "grid": "periodic", "pivot_rule": "max"}
+    assert variant.model.options == resolve_options("ghs", start | {"anchor": "corner"})
     assert variant.data.limit == 10000
     ablation = paper_tables.ablation(shelf(record(variant, 0.7, "validation", **more)), "laptop")
     assert cell(ablation, "anchor: corner", "R: largest gain").values == (1.1,)

@@ -82,7 +82,7 @@ def test_the_network_of_a_run_can_be_loaded(whole: Path, tmp_path: Path) -> None
     """In eval mode, with the accuracy it had when its weights were kept."""
     model, config, dataset = load_run(whole, "best")
     assert not model.training
-    assert config == tiny()
+    assert config == resolve(tiny())
     _, _, validation = load_data(config)
     world = World(0, 1, torch.device("cpu"))
     plain = lambda: torch.autocast("cpu", enabled=False)  # noqa: E731
