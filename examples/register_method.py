@@ -4,12 +4,12 @@ import torch
 from torch import Tensor, nn
 
 import shiftproof as sp
-from shiftproof.layers import Downsample
+from shiftproof.layers import PaddedDownsample
 from shiftproof.maps.padding import pad
 
 
 @sp.register_method("power")
-class PowerPool(Downsample):
+class PowerPool(PaddedDownsample):
     """The generalised mean (mean of x^p)^(1/p) over windows: average pooling at p = 1, towards max pooling above."""
 
     def __init__(self, channels: int, stride: int, padding: str, ndim: int = 2, exponent: float = 3.0) -> None:

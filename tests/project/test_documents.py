@@ -50,12 +50,12 @@ def commands(document: str) -> list[str]:
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder to work in, with the pictures that documents speak of; what is imported or registered goes again."""
-    from shiftproof.layers import base
+    from shiftproof.layers import registry
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(base, "_registry", dict(base._registry))
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     (tmp_path / "photos").mkdir()
     for i in range(2):
         Image.radial_gradient("L").resize((20, 16)).rotate(90 * i).save(tmp_path / "photos" / f"{i}.png")
