@@ -55,21 +55,21 @@ class ScoreCache:
         members = [n for n in every if n.name in chosen]
         if chosen and not members:  # names of another family, which the page has not replaced yet
             members = every[:SHOWN]
-        mine = picture == OWN and own is not None
+        uploaded = own if picture == OWN else None
         offered = networks.pictures(every[0], self.data_dir)
-        if not mine and picture not in offered:
+        if uploaded is None and picture not in offered:
             picture = next(iter(offered))
-        image = networks.fitted(own, every[0]) if mine and own is not None else offered[picture]
+        image = offered[picture] if uploaded is None else networks.fitted(uploaded, every[0])
         pairs = []
         for k, member in enumerate(members):
 
             def progress(done: int, total: int, k: int = k, name: str = member.name) -> None:
                 report((k + done / total) / len(members), desc=f"{name}: {total:,} shifts")
 
-            found = None if mine else self.kept.get((member, picture))
+            found = self.kept.get((member, picture)) if uploaded is None else None
             if found is None:
                 found = score_shifts(member, image, progress)
-                if not mine:
+                if uploaded is None:
                     self.kept[member, picture] = found
             pairs.append((member, found))
         return Result(picture, image, pairs)

@@ -50,18 +50,13 @@ class Library:
     families: dict[str, list[Network]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def add(self, network: Network) -> None:
-        """Add a network to its family."""
-        self.families.setdefault(network.family, []).append(network)
-
 
 def find_networks(runs: Sequence[Path]) -> Library:
     """The networks in the package, then those of finished runs. Each of `runs` is a run or a folder of runs."""
     library = Library()
-    names = {name: tuple(name.split("-", 1)[1].rsplit("-", 1)) for name in weights.available()}
-    for name, (method, data) in sorted(names.items(), key=lambda item: _rank(item[1][0])):
+    for name in sorted(weights.available(), key=_rank):
         with resources.as_file(resources.files(weights).joinpath(f"{name}.safetensors")) as path:
-            _load(library, path, method, data)
+            _load(library, path, _method(name), data=name.rpartition("-")[2])
     for folder in _runs(runs):
         try:
             config = read_config(folder)
@@ -76,10 +71,15 @@ def find_networks(runs: Sequence[Path]) -> Library:
     return library
 
 
-def _rank(method: str) -> int:
+def _method(name: str) -> str:
+    """The method in NETWORK-METHOD-DATASET; it may contain dashes."""
+    return name.partition("-")[2].rpartition("-")[0]
+
+
+def _rank(name: str) -> int:
     """The methods that the paper compares come first, in its order: the page shows the first few networks."""
     compared = ("strided", "lpf", "aps", "ghs")
-    return compared.index(method) if method in compared else len(compared)
+    return compared.index(_method(name)) if _method(name) in compared else len(compared)
 
 
 def _runs(places: Sequence[Path]) -> Iterator[Path]:
@@ -95,17 +95,9 @@ def _load(
 ) -> None:
     model, about = open_weights(path)
     channels, height, width = about["size"]
-    library.add(
-        Network(
-            name,
-            Classifier(model, about["mean"], about["std"]),
-            tuple(about["classes"]),
-            (channels, height, width),
-            data,
-            folder,
-            padded,
-        )
-    )
+    classifier = Classifier(model, about["mean"], about["std"])
+    network = Network(name, classifier, tuple(about["classes"]), (channels, height, width), data, folder, padded)
+    library.families.setdefault(network.family, []).append(network)
 
 
 @functools.lru_cache(maxsize=32)
