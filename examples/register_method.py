@@ -1,4 +1,4 @@
-"""A downsampling method of your own: one class under a name, and networks, converter and tables know it."""
+"""Register your own downsampling method: then networks, the converter and tables can use it by name."""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from shiftproof.maps.padding import pad
 
 @sp.register_method("power")
 class PowerPool(PaddedDownsample):
-    """The generalised mean (mean of x^p)^(1/p) over windows: average pooling at p = 1, towards max pooling above."""
+    """The generalised mean (mean of x^p)^(1/p) over windows: average pooling at p = 1, near max pooling at large p."""
 
     def __init__(self, channels: int, stride: int, padding: str, ndim: int = 2, exponent: float = 3.0) -> None:
         super().__init__(stride, ndim, padding)

@@ -1,8 +1,7 @@
-"""The command line, as a user meets it."""
+"""`cameraman`, `bench` and `convert` as a user meets them."""
 
 import importlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import safetensors.torch
 import torch
 from PIL import Image
 
-from shiftproof import convert, environment
+from shiftproof import convert
 from shiftproof.commands.main import main
 from shiftproof.evaluation import efficiency
 from shiftproof.experiments import bench, cameraman
@@ -108,49 +107,10 @@ def test_bad_images(
     assert message in capsys.readouterr().err
 
 
-def test_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """A command whose extra is missing says which one to install."""
-    code = (
-        "import sys\nsys.modules['matplotlib'] = None\n"
-        "from shiftproof.commands.main import main\nsys.exit(main(['cameraman']))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "`shiftproof cameraman` needs matplotlib" in done.stderr
-    assert "pip install 'shiftproof[report]'" in done.stderr
-
-
 def test_bench_misses_its_extra_before_the_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich.console", None)
     monkeypatch.setattr(bench, "measure_layers", lambda *_: pytest.fail("it measured first"))
     assert main(["bench"]) == 2
-
-
-def test_a_missing_module_of_ours_is_not_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> int:
-        raise ModuleNotFoundError("no", name="shiftproof.nothing")
-
-    monkeypatch.setattr(cameraman, "run", broken)
-    with pytest.raises(ModuleNotFoundError):
-        main(["cameraman"])
-
-
-def test_version_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, code in ((["--version"], 0), ([], 2), (["camera"], 2)):
-        with pytest.raises(SystemExit) as stop:
-            main(arguments)
-        assert stop.value.code == code
-    done = subprocess.run([sys.executable, "-m", "shiftproof", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("shiftproof ")
-
-
-def test_ctrl_c_at_the_very_beginning(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(main, "parser", interrupted)
-    assert main(["train"]) == 130
-    assert capsys.readouterr().err == "shiftproof: stopped.\n"
 
 
 def test_bench_measures_everything(
@@ -211,15 +171,6 @@ def test_timing_takes_turns() -> None:
     timings = efficiency.in_turns([lambda: order.append("a"), lambda: order.append("b")], repetitions=3, warm_up=2)
     assert order == ["a", "a", "b", "b"] * 5
     assert [t.repetitions for t in timings] == [3, 3]
-
-
-def test_processor_is_named_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreadable(self: Path) -> str:
-        raise OSError
-
-    assert isinstance(environment._processor(), str)
-    monkeypatch.setattr(Path, "read_text", unreadable)
-    assert isinstance(environment._processor(), str)
 
 
 MINE = """

@@ -1,4 +1,4 @@
-"""The tab Your model, without the page: a network from a file, or timm's by name, measured on somebody's pictures."""
+"""The computation for the tab Your model: measure a network from a file, or one of timm before and after conversion."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from shiftproof.app.samples import in_colours, sample
-from shiftproof.app.uploads import plain
+from shiftproof.app.sample_pictures import match_channels, sample
+from shiftproof.app.uploads import hide_paths
 from shiftproof.conversion import ConversionReport, conversion_report, convert
 from shiftproof.evaluation.classifier import Classifier
 from shiftproof.invariance import Shift
@@ -27,19 +27,19 @@ from shiftproof.models.predictor import Predictor, load_predictor
 from shiftproof.reports import html_page
 from shiftproof.safe_io.pictures import fit
 
-SIZE = 64  # of pictures, where the network takes any
+SIZE = 64  # of pictures, if the network takes any size
 SIZES = (16, 256)
-REACH, FARTHEST = 4, 16  # pixels of the shifts that are tried, each way
-BUNDLED = ("camera", "astronaut", "cat", "coffee")
+REACH, FARTHEST = 4, 16  # the largest shift in pixels: default, and upper limit
+SAMPLES = ("camera", "astronaut", "cat", "coffee")
 _TIMM = re.compile(r"timm:[\w.]+", re.ASCII)
-Progress = Callable[[float, str], object]  # (share done, what is being done)
+ShowProgress = Callable[[float, str], object]  # (share done, what is being done)
 
 
 @dataclass(frozen=True)
 class Request:
     """What to measure: pictures (3, H, W) by name, their size and normalisation, the kinds of shift.
 
-    Every shift by whole pixels up to `reach` each way is tried; of fractional ones all multiples of 1/8 of a pixel.
+    All shifts by whole pixels up to `reach` each way are tried, and all fractional shifts by eighths of a pixel.
     """
 
     pictures: Sequence[tuple[str, Tensor]]
@@ -49,9 +49,9 @@ class Request:
     kinds: Sequence[str] = ("circular",)
 
 
-def bundled() -> list[tuple[str, Tensor]]:
-    """The pictures that are measured where nobody gives any."""
-    return [(name, sample(name)) for name in BUNDLED]
+def sample_pictures() -> list[tuple[str, Tensor]]:
+    """The pictures to measure if the user gives none."""
+    return [(name, sample(name)) for name in SAMPLES]
 
 
 def has_timm() -> bool:
@@ -59,8 +59,8 @@ def has_timm() -> bool:
     return importlib.util.find_spec("timm") is not None
 
 
-def measure_file(path: Path, request: Request, progress: Progress) -> str:
-    """The measure of an exported program or an ONNX file, as HTML."""
+def measure_file(path: Path, request: Request, progress: ShowProgress) -> str:
+    """The measurement of an exported program or an ONNX file, as HTML."""
     try:
         if not path.name.lower().endswith(FORMATS):
             raise ValueError(f"{path.name}: must be an exported program (.pt2) or an ONNX file (.onnx).")
@@ -68,15 +68,15 @@ def measure_file(path: Path, request: Request, progress: Progress) -> str:
     except ModuleNotFoundError as error:
         raise ValueError(f"{path.name} needs {error.name}: install it with `pip install {error.name}`.") from None
     except (ValueError, OSError) as error:
-        raise ValueError(plain(error, path)) from None
+        raise ValueError(hide_paths(error, path)) from None
     parts = [f"{f'<h3>{escape(heading)}</h3>' if heading else ''}{html}" for heading, html in sections(result)]
     return f'<div class="measure">{"".join(parts)}</div>'
 
 
-def measure_timm(name: str, weights: Path | None, method: str, request: Request, progress: Progress) -> str:
-    """The measure of a network of timm's before and after conversion to a method, as HTML.
+def measure_timm(name: str, weights: Path | None, method: str, request: Request, progress: ShowProgress) -> str:
+    """The measurement of a network of timm before and after conversion to a method, as HTML.
 
-    Without weights it has those it was drawn with: nothing is downloaded. Other Python code than timm's is not run.
+    Without a file of weights the network keeps its random ones: nothing is downloaded. Only code of timm is run.
     """
     name = name.strip()
     if not _TIMM.fullmatch(name):
@@ -95,8 +95,8 @@ def measure_timm(name: str, weights: Path | None, method: str, request: Request,
             _measure(converted, words, request, lambda share, what: progress(0.4 + 0.6 * share, what)),
         ]
     except (ValueError, OSError) as error:
-        raise ValueError(plain(error, *([weights] if weights else []))) from None
-    notes = [] if weights else ["Its weights are random: none were given, and none are downloaded."]
+        raise ValueError(hide_paths(error, *([weights] if weights else []))) from None
+    notes = [] if weights else ["The weights are random: no file was given, and nothing is downloaded."]
     return _before_and_after(results, conversion_report(new), notes)
 
 
@@ -105,16 +105,16 @@ def _convert(source: Predictor, method: str, pictures: Tensor) -> nn.Module:
     assert isinstance(model, nn.Module)
     try:
         return convert(model, method, example=pictures.repeat(2, 1, 1, 1)[:2]).eval()
-    except Exception as error:  # whatever a network raises that is traced and run
+    except Exception as error:  # tracing and running a network can raise anything
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ValueError(f"{source.source} cannot be converted: {reason}") from error
 
 
-def _measure(predictor: Predictor, name: str, request: Request, progress: Progress) -> Measurement:
+def _measure(predictor: Predictor, name: str, request: Request, progress: ShowProgress) -> Measurement:
     batch = _batch(predictor, request)
     channels = batch.shape[1]
-    ready = request.imagenet and channels == 3
-    mean, std = (IMAGENET["mean"], IMAGENET["std"]) if ready else ((0.0,) * channels, (1.0,) * channels)
+    normalise = request.imagenet and channels == 3
+    mean, std = (IMAGENET["mean"], IMAGENET["std"]) if normalise else ((0.0,) * channels, (1.0,) * channels)
     kinds: dict[str, KindResult] = {}
     for k, kind in enumerate(request.kinds):
 
@@ -124,33 +124,33 @@ def _measure(predictor: Predictor, name: str, request: Request, progress: Progre
         result = measure(
             Classifier(predictor, mean, std),
             batch,
-            shifts="all" if kind == "fractional" else _around(request.reach, batch.shape[2:]),
+            shifts="all" if kind == "fractional" else _shifts_around(request.reach, batch.shape[2:]),
             kinds=[kind],
             names=[word for word, _ in request.pictures],
             report=report,
         )
         kinds |= result.kinds
-    about = {"network": name, **result.about, "normalisation": "ImageNet's" if ready else "none, pixels in [0, 1]"}
+    about = {"network": name, **result.about, "normalisation": "ImageNet's" if normalise else "none, pixels in [0, 1]"}
     return dataclasses.replace(result, kinds=kinds, about=about)
 
 
-def _around(reach: int, sizes: Sequence[int]) -> list[Shift]:
-    """Every shift by up to `reach` pixels each way, each once."""
+def _shifts_around(reach: int, sizes: Sequence[int]) -> list[Shift]:
+    """All circular shifts up to `reach` pixels each way, without duplicates."""
     axes = [sorted({v % n for v in range(-reach, reach + 1)}) for n in sizes]
     return [tuple((v + n // 2) % n - n // 2 for v, n in zip(s, sizes)) for s in itertools.product(*axes)]
 
 
 def _batch(predictor: Predictor, request: Request) -> Tensor:
-    """The pictures in the size and colours of the network. (B, C, H, W)"""
+    """The pictures with the size and the channels of the network. (B, C, H, W)"""
     low, high = SIZES
     if not low <= request.size <= high:
-        raise ValueError(f"`size` (={request.size}) must be from {low} to {high} pixels here.")
+        raise ValueError(f"`size` (={request.size}) must be from {low} to {high} pixels.")
     size = predictor.size or (request.size, request.size)
-    return torch.stack([fit(in_colours(picture, predictor.channels or 3), size) for _, picture in request.pictures])
+    return torch.stack([fit(match_channels(picture, predictor.channels or 3), size) for _, picture in request.pictures])
 
 
 def _before_and_after(results: Sequence[Measurement], report: ConversionReport, notes: Sequence[str]) -> str:
-    """Both answers side by side, then numbers and maps of each, the rest on request."""
+    """Both headlines side by side, then the numbers and maps of each; the rest is folded away."""
     leads, details = [], []
     for word, result in zip(("Before conversion", "After conversion"), results):
         (_, lead), *rest = sections(result)
@@ -161,6 +161,6 @@ def _before_and_after(results: Sequence[Measurement], report: ConversionReport, 
         ]
     rows = [[r.name, r.was, r.now, r.after] for r in report.replaced]
     below = html_page.notes([*report.lines(), *notes])
-    table = html_page.table(("where", "was", "is", "behind"), rows)
+    table = html_page.table(("where", "before", "now", "after"), rows)
     details.append(f"<details><summary>What was replaced</summary>{table}{below}</details>")
     return f'<div class="measure"><div class="halves">{"".join(leads)}</div>{"".join(details)}</div>'

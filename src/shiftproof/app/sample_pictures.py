@@ -1,4 +1,4 @@
-"""Pictures that are there without any download: those inside scikit-image."""
+"""Sample pictures that need no download: scikit-image includes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# the name here, and that of the function of skimage.data; all of them are files of its wheel
+# our name, and the function of skimage.data; the wheel of scikit-image contains all of them
 SAMPLES = {
     "camera": "camera",
     "astronaut": "astronaut",
@@ -23,7 +23,7 @@ SAMPLES = {
 
 @functools.cache
 def sample(name: str) -> Tensor:
-    """A bundled picture in [0, 1], in colour. (3, H, W)"""
+    """A sample picture in [0, 1], in colour. (3, H, W)"""
     from skimage import data
 
     read: Any = getattr(data, SAMPLES[name])  # untyped
@@ -31,10 +31,10 @@ def sample(name: str) -> Tensor:
     return pixels.expand(3, -1, -1).clone() if pixels.dim() == 2 else pixels.movedim(-1, 0)
 
 
-def in_colours(picture: Tensor, channels: int) -> Tensor:
-    """A picture (3, H, W) for a network that takes colour, or its grey for one that does not. (channels, H, W)"""
+def match_channels(picture: Tensor, channels: int) -> Tensor:
+    """A picture (3, H, W) as it is, or in grey for a network with one channel. (channels, H, W)"""
     if channels == picture.shape[0]:
         return picture
-    # luma of ITU-R 601, as Pillow takes it
+    # luma of ITU-R 601, as in Pillow
     weights = torch.tensor([0.299, 0.587, 0.114]).view(3, 1, 1)
     return (picture * weights).sum(0, keepdim=True)

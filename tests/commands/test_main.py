@@ -1,6 +1,5 @@
-"""Manners of the command line: help with examples, quiet, completion, pipes, progress."""
+"""The entry point: help with examples, quiet, completion, pipes, missing extras, Ctrl-C."""
 
-import io
 import json
 import os
 import shlex
@@ -10,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shiftproof import progress
 from shiftproof.commands.main import COMMANDS, main, parser
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -37,7 +30,7 @@ def test_help_has_examples_that_parse(name: str, capsys: pytest.CaptureFixture[s
 
 
 def test_completion_works_in_bash(capsys: pytest.CaptureFixture[str]) -> None:
-    """A shell that reads the script completes commands and options."""
+    """The script completes commands and options."""
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
     ask = "COMP_WORDS=({}); COMP_CWORD={}; _shtab_shiftproof 2>/dev/null; echo ${{COMPREPLY[@]}}"
@@ -49,8 +42,8 @@ def test_completion_works_in_bash(capsys: pytest.CaptureFixture[str]) -> None:
     assert "`SHELL` (='ksh') must be one of" in capsys.readouterr().err
 
 
-def test_quiet_says_only_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where runs are trained and evaluated on the way."""
+def test_quiet_prints_only_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Even if the command trains and evaluates runs."""
     words = ["sweep", "digits", "--preset", "smoke", "--methods", "strided", "--set", "optim.epochs=1", "--json"]
     words += ["--set", "optim.batch_size=512", "--runs", str(tmp_path / "runs"), "--records", str(tmp_path / "records")]
     assert main([*words, "--quiet"]) == 0
@@ -58,10 +51,10 @@ def test_quiet_says_only_the_result(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert quiet.err == ""
     assert len(json.loads(quiet.out)["records"]) == 1
     assert main(words) == 0
-    assert "1 on record" in capsys.readouterr().err  # and it is not quiet for ever
+    assert "1 on record" in capsys.readouterr().err  # later commands are not quiet
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     code = "import sys; from shiftproof.commands.main import main; sys.exit(main(['completion', 'bash']))"
     read, write = os.pipe()
     os.close(read)
@@ -71,22 +64,40 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert done.stderr == ""
 
 
-def test_progress_is_a_bar_on_a_terminal_and_a_line_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", plain)
-    with progress.reporting("fetching", bytes_=True) as report:
-        for done in (0, 1, 2):
-            report("x.gz", done, 2_000_000)
-    assert plain.getvalue() == "fetching: x.gz (2.0 MB)\n"
-    for counts_bytes in (False, True):
-        shown = Terminal()
-        monkeypatch.setattr(sys, "stderr", shown)
-        with progress.reporting("fetching", bytes_=counts_bytes) as report:
-            report("x.gz", 1, 2)
-            report("x.gz", 2, 2)
-        assert "x.gz" in shown.getvalue()
-        assert "\x1b[" in shown.getvalue()
-    with progress.hushed(True), progress.reporting() as report:
-        monkeypatch.setattr(sys, "stderr", quiet := io.StringIO())
-        report("x.gz", 1, 2)
-    assert quiet.getvalue() == ""
+def test_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message says which extra to install."""
+    code = (
+        "import sys\nsys.modules['matplotlib'] = None\n"
+        "from shiftproof.commands.main import main\nsys.exit(main(['cameraman']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "`shiftproof cameraman` needs matplotlib" in done.stderr
+    assert "pip install 'shiftproof[report]'" in done.stderr
+
+
+def test_a_missing_module_of_the_package_is_a_bug_not_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> int:
+        raise ModuleNotFoundError("no", name="shiftproof.nothing")
+
+    monkeypatch.setattr("shiftproof.commands.cameraman.run", broken)
+    with pytest.raises(ModuleNotFoundError):
+        main(["cameraman"])
+
+
+def test_version_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, code in ((["--version"], 0), ([], 2), (["camera"], 2)):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == code
+    done = subprocess.run([sys.executable, "-m", "shiftproof", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("shiftproof ")
+
+
+def test_ctrl_c_while_starting(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shiftproof.commands.main.parser", interrupted)
+    assert main(["train"]) == 130
+    assert capsys.readouterr().err == "shiftproof: stopped.\n"

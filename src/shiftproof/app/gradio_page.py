@@ -1,4 +1,4 @@
-"""The page: a header and three tabs. What is computed and how it is drawn stands in other modules."""
+"""The page as gradio blocks: a header, three tabs, and the theme."""
 
 from __future__ import annotations
 
@@ -8,32 +8,21 @@ from typing import Any
 
 import gradio as gr
 
-from shiftproof.app import layer_tab, network_tab, own_tab
-from shiftproof.app.network import Library
+from shiftproof.app import layer_tab, network_tab, your_model_tab
+from shiftproof.app.networks import Library
 
 HEAD = (
-    '<div id="head"><h1>shiftproof</h1><p>Drag a picture and watch what each layer and each network makes of it: '
-    "most change their answer when it moves by a pixel, some do not change a bit.</p></div>"
+    '<div id="head"><h1>shiftproof</h1><p>Drag a picture and watch how each layer and each network responds: '
+    "most change their output when it moves by one pixel, some do not change a single bit.</p></div>"
 )
 FONT = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif")
 MONO = ("ui-monospace", "DejaVu Sans Mono", "monospace")
-ACCENT = gr.themes.Color(
-    "#eef7fb",
-    "#d6ecf5",
-    "#aedaeb",
-    "#7cc3de",
-    "#43a9d6",
-    "#1b8abb",
-    "#0b6e99",
-    "#095878",
-    "#08455e",
-    "#063547",
-    "#04222e",
-)
+ACCENT = gr.themes.Color("#eef7fb", "#d6ecf5", "#aedaeb", "#7cc3de", "#43a9d6", "#1b8abb", "#0b6e99", "#095878",
+                         "#08455e", "#063547", "#04222e")  # fmt: skip
 
 
 def build(library: Library, data_dir: Path | None = None) -> Any:
-    """The page with all of its events."""
+    """The page with all its events."""
     with gr.Blocks(title="shiftproof", analytics_enabled=False, fill_width=True, delete_cache=(600, 3600)) as blocks:
         gr.HTML(HEAD)
         with gr.Tabs():
@@ -42,13 +31,13 @@ def build(library: Library, data_dir: Path | None = None) -> Any:
             with gr.Tab("Network", id="network") as tab:
                 network_tab.build(tab, library, data_dir)
             with gr.Tab("Your model", id="own"):
-                own_tab.build()
+                your_model_tab.build()
     blocks.queue(api_open=False, max_size=32, default_concurrency_limit=4)
     return blocks
 
 
 def theme() -> Any:
-    """Quiet, in the colours of the reports, with fonts that every system has."""
+    """The colours of the reports, and fonts that every system has."""
     base = gr.themes.Base(
         font=FONT,
         font_mono=MONO,
@@ -85,5 +74,5 @@ def theme() -> Any:
 
 
 def asset(name: str) -> str:
-    """A file that lies beside this one."""
+    """The text of a file in this folder."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
