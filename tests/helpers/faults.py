@@ -30,8 +30,13 @@ from shiftproof.training.journal import Journal
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["shiftproof.experiments.sweep", "shiftproof.training.loop"]
-    + ["sklearn.datasets", "safetensors.torch", "torch._dynamo"]
+    [
+        "shiftproof.experiments.sweep",
+        "shiftproof.training.loop",
+        "sklearn.datasets",
+        "safetensors.torch",
+        "torch._dynamo",
+    ]
 )
 PATIENCE = 120.0  # seconds; a guard against hanging, no measure of speed
 PLACES = ("step", "write", "half", "rename", "renamed", "removal", "log")
