@@ -11,7 +11,7 @@ from torch import Tensor
 from shiftproof.app import drawing
 from shiftproof.app.network import Network, Sweep
 from shiftproof.app.panels import figure, movable, moved_by, where
-from shiftproof.measurement.result import percent
+from shiftproof.reports.words import percent
 
 
 def stage(moved: Tensor, shift: tuple[float, float], name: str) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.perturbations import move_camera
-from shiftproof.evaluation.classifier import Change, Classifier, Report, quiet, scores
+from shiftproof.evaluation.classifier import Change, Classifier, ProgressCallback, no_progress, scores
 from shiftproof.evaluation.statistics import Estimate, hits
 from shiftproof.maps.shifts import circular_shift, fractional_shift
 
@@ -50,7 +50,7 @@ def measure_accuracy(
     clean: Tensor | None = None,
     batch_size: int = 250,
     seed: int = 0,
-    report: Report = quiet,
+    report: ProgressCallback = no_progress,
 ) -> dict[str, Any]:
     """Accuracy on the images (N, C, H, W) and under shifts.
 

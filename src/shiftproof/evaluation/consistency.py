@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.evaluation.accuracy import FRACTIONS
-from shiftproof.evaluation.classifier import Change, Report, pixels, quiet, scores
+from shiftproof.evaluation.classifier import Change, ProgressCallback, no_progress, pixels, scores
 from shiftproof.evaluation.statistics import Estimate, proportion
 from shiftproof.invariance import Shifts, survey
 from shiftproof.maps.shifts import circular_shift
@@ -35,7 +35,7 @@ def aps_protocol(
     seed: int = 0,
     batch_size: int = 250,
     name: str = "consistency: APS protocol",
-    report: Report = quiet,
+    report: ProgressCallback = no_progress,
 ) -> Estimate:
     """Consistency as the reference code of APS reports it, of images as they are or changed first.
 
@@ -68,7 +68,7 @@ def measure_consistency(
     shifts: Shifts | None = None,
     batch_size: int = 250,
     seed: int = 0,
-    report: Report = quiet,
+    report: ProgressCallback = no_progress,
 ) -> dict[str, Any]:
     """Consistency of a classifier on images (N, C, H, W).
 
@@ -104,7 +104,7 @@ def describe(
     border: str = "zeros",
     batch_size: int = 250,
     seed: int = 0,
-    report: Report = quiet,
+    report: ProgressCallback = no_progress,
 ) -> dict[str, Any]:
     """What `survey` finds, in plain numbers.
 

@@ -28,7 +28,7 @@ class Timing:
     repetitions: int
 
 
-def in_turns(
+def time_in_turns(
     calls: Sequence[Callable[[], object]], repetitions: int, warm_up: int = 5, twice: bool = True
 ) -> list[Timing]:
     """Time each call once per round, for `repetitions` rounds, after `warm_up` rounds that do not count.
@@ -133,7 +133,7 @@ def measure_efficiency(
     timings, memory = None, None
     with evaluating(model), evaluating(networks[-1]):
         if x.device.type == "cpu":
-            timings = in_turns([forward(network, x) for network in networks], repetitions, warm_up=1)
+            timings = time_in_turns([forward(network, x) for network in networks], repetitions, warm_up=1)
             memory = peak_memory(forward(model, x))
         return {
             "batch": list(x.shape),

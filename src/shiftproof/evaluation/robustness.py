@@ -11,7 +11,7 @@ from torch import Tensor
 
 from shiftproof.data.perturbations import erase, erasure_places, gaussian_noise, half_turn, rotate, vertical_flip
 from shiftproof.evaluation.accuracy import accuracy
-from shiftproof.evaluation.classifier import Change, Classifier, Report, quiet, scores
+from shiftproof.evaluation.classifier import Change, Classifier, ProgressCallback, no_progress, scores
 from shiftproof.evaluation.consistency import aps_protocol
 from shiftproof.evaluation.statistics import hits, mean
 
@@ -44,7 +44,7 @@ def measure_robustness(
     clean: Tensor | None = None,
     batch_size: int = 250,
     seed: int = 0,
-    report: Report = quiet,
+    report: ProgressCallback = no_progress,
 ) -> dict[str, Any]:
     """Accuracy, and agreement with the answer to the undamaged image, on damaged images (N, C, H, W).
 

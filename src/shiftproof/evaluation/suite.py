@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shiftproof import checks
 from shiftproof.evaluation.accuracy import accuracy, measure_accuracy
 from shiftproof.evaluation.aliasing import measure_aliasing
-from shiftproof.evaluation.classifier import Classifier, Report, evaluating, pixels, quiet, scores
+from shiftproof.evaluation.classifier import Classifier, ProgressCallback, evaluating, no_progress, pixels, scores
 from shiftproof.evaluation.consistency import measure_consistency
 from shiftproof.evaluation.efficiency import measure_efficiency
 from shiftproof.evaluation.robustness import DAMAGES, measure_robustness
@@ -37,7 +37,7 @@ def evaluate(
     method: str | None = None,
     options: Mapping[str, Any] | None = None,
     baseline: nn.Module | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> dict[str, Any]:
     """Measure a network on the test part of a data set: a nested dictionary, by part, that JSON can hold.
 
@@ -57,7 +57,7 @@ def evaluate(
     for part in parts:
         checks.choice("parts", part, (*PARTS, *SOME))
     damages = [name for name in DAMAGES if {"robustness", f"robustness.{name}"} & set(parts)]
-    tell: Report = quiet if report is None else report
+    tell: ProgressCallback = no_progress if report is None else report
     if not len(dataset.test.labels):
         raise ValueError(f"data set {dataset.name!r} has no test images.")
     images, labels = _drawn(dataset.test, limit, seed)

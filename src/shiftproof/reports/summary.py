@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from shiftproof.experiments.records import Record, lookup
-from shiftproof.measurement.result import shift_text
+from shiftproof.reports.words import shift_text
 
 if TYPE_CHECKING:
     from rich.table import Table
