@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from shiftproof.commands.shared import wide_console
+
 HELP = "Shift one image, downsample it with every method, print the difference."
 EXAMPLES = ("", "--image photo.jpg --size 64 --shift 0 3")
 
@@ -28,8 +30,17 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(record | {"files": [str(path) for path in written]}, indent=2))
     else:
-        show(record, written)
+        show(record)
+        for path in written:
+            print(f"wrote {path}")
     return 0
+
+
+def show(record: dict[str, Any]) -> None:
+    """Print the table of differences."""
+    from shiftproof.reports import paper_tables, table_formats
+
+    wide_console(100).print(table_formats.to_terminal(paper_tables.cameraman(record)))
 
 
 def perform(
@@ -55,33 +66,3 @@ def perform(
     }
     atomic_write(out / "cameraman.json", (json.dumps(record, indent=2) + "\n").encode())
     return record, figures
-
-
-def show(record: dict[str, Any], written: list[Path]) -> None:
-    """Print the table, and where the files are."""
-    from rich.console import Console
-    from rich.table import Table
-
-    size, shift = record["size"], tuple(record["shift"])
-    table = Table(
-        title=f"AD after a circular shift: {record['image']}, {size} x {size}, range 0..1",
-        caption="AD: absolute difference between the outputs for the image and for the shifted image. Paper: section "
-        "4.4, another photograph; it states neither the shift nor the kind of AD. All shifts: sum and mean averaged, "
-        "max the largest. max + ..: after a dense 2 x 2 maximum. APS is equivariant: its output shifts along, and AD "
-        "counts that.",
-        caption_justify="left",
-    )
-    table.add_column("method", no_wrap=True)
-    table.add_column("paper", justify="right")
-    for head in (f"shift {shift[0]},{shift[1]}", f"all {size * size:,}"):
-        for kind in ("sum", "mean", "max"):
-            table.add_column(f"{head}\n{kind}" if kind == "sum" else f"\n{kind}", justify="right", no_wrap=True)
-    for row in record["rows"]:
-        numbers = [row[part][kind] for part in ("shift", "all") for kind in ("sum", "mean", "max")]
-        cells = [f"{n:.3f}" if n else "0" for n in numbers]  # "0" is exactly zero
-        paper = "" if row["paper_ad"] is None else f"{row['paper_ad']:.2f}"
-        table.add_row(row["label"], paper, *cells, style="bold green" if row["all"]["exact"] else None)
-    console = Console()
-    console.print(table)
-    for path in written:
-        console.print(f"wrote {path}", highlight=False, soft_wrap=True)

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     out: Path = options.out
     record, figures = cameraman.perform(out)
     if not options.json:
-        cameraman.show(record, list(figures.values()))
+        cameraman.show(record)
         print()
     configs, settings = catalogue.plan("digits", PRESET, seeds=[0]), catalogue.settings("digits", PRESET)
     folder, page = out / "records", out / "report.html"

@@ -119,14 +119,7 @@ def describe(
     """
     title = f"consistency: {kind} shifts" + (f", {border}" if kind == "cropped" else "")
     error, agreement = survey(
-        f,
-        x,
-        shifts,
-        kind,
-        border=border,
-        batch_size=batch_size,
-        seed=seed,
-        progress=partial(report, title),
+        f, x, shifts, kind, border=border, batch_size=batch_size, seed=seed, progress=partial(report, title)
     )
     found: dict[str, Any] = {
         "images": x.shape[0],

@@ -115,11 +115,6 @@ def forward_backward(layer: Layer, x: Tensor) -> Callable[[], object]:
     return lambda: torch.autograd.grad(layer(leaf), leaf, gradient)
 
 
-def parameters(model: torch.nn.Module) -> int:
-    """How many numbers a network learns."""
-    return sum(p.numel() for p in model.parameters())
-
-
 def measure_efficiency(
     model: torch.nn.Module, x: Tensor, baseline: torch.nn.Module | None = None, repetitions: int = 10
 ) -> dict[str, Any]:
@@ -137,7 +132,7 @@ def measure_efficiency(
             memory = peak_memory(forward(model, x))
         return {
             "batch": list(x.shape),
-            "parameters": parameters(model),
+            "parameters": sum(p.numel() for p in model.parameters()),
             "flops": flops(model, x[:1]),
             "seconds": None if timings is None else asdict(timings[0]),
             "latency_ratio": None if timings is None or baseline is None else timings[0].median / timings[1].median,

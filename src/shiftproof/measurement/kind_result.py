@@ -9,16 +9,7 @@ from torch import Tensor
 from shiftproof.invariance import Shift
 from shiftproof.reports.words import percent, shift_text
 
-COLUMNS = (
-    "shifts",
-    "tried",
-    "pairs agree",
-    "answer kept",
-    "largest change",
-    "mean change",
-    "worst shift",
-    "bits equal",
-)
+TITLES = ("shifts", "tried", "pairs agree", "answer kept", "largest change", "mean change", "worst shift", "bits equal")
 
 
 @dataclass(frozen=True)
@@ -59,7 +50,7 @@ class KindResult:
     images: list[ImageResult]
 
     def row(self) -> list[str]:
-        """The row of the table, in the order of `COLUMNS`."""
+        """The row of the table, in the order of `TITLES`."""
         total = self.change_map.numel()
         return [
             self.kind,

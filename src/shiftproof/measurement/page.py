@@ -12,7 +12,7 @@ from pathlib import PurePath
 from torch import Tensor
 
 from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift
-from shiftproof.measurement.kind_result import COLUMNS, ImageResult, KindResult
+from shiftproof.measurement.kind_result import TITLES, ImageResult, KindResult
 from shiftproof.reports import html_page
 from shiftproof.reports.words import percent, shift_text
 
@@ -39,7 +39,7 @@ def summary(headline: str, about: dict[str, str], kinds: Sequence[KindResult]) -
     sentences = " ".join(_sentence(kind) for kind in others)
     lead = f'<p class="lead {tone}">{escape(headline)}</p><p>{escape(sentences)}</p>{html_page.facts(about)}'
     explained = {kind.kind: _KINDS_EXPLAINED[kind.kind] for kind in kinds} | _COLUMNS_EXPLAINED
-    numbers = html_page.table(COLUMNS, [kind.row() for kind in kinds]) + html_page.facts(explained)
+    numbers = html_page.table(TITLES, [kind.row() for kind in kinds]) + html_page.facts(explained)
     return [("", lead), ("Numbers", numbers)]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from shiftproof.data.store import atomic_write
 from shiftproof.measurement import page
-from shiftproof.measurement.kind_result import COLUMNS, KindResult
+from shiftproof.measurement.kind_result import TITLES, KindResult
 from shiftproof.reports import html_page
 from shiftproof.reports.words import percent
 
@@ -55,15 +55,15 @@ class Measurement:
         from rich.table import Table
 
         table = Table(title=self.headline(), caption="\n".join(self._about_lines()), caption_justify="left")
-        for column in COLUMNS:
-            table.add_column(column, justify="left" if column == COLUMNS[0] else "right", no_wrap=True)
+        for column in TITLES:
+            table.add_column(column, justify="left" if column == TITLES[0] else "right", no_wrap=True)
         for result in self.kinds.values():
             table.add_row(*result.row(), style="bold green" if result.exact else None)
         return table
 
     def __str__(self) -> str:
-        rows = [list(COLUMNS), *(result.row() for result in self.kinds.values())]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+        rows = [list(TITLES), *(result.row() for result in self.kinds.values())]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(TITLES))]
         text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
         return "\n".join([self.headline(), *text, *self._about_lines()])
 

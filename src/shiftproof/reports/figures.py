@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -21,6 +22,12 @@ def save(figure: Figure, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DPI, bbox_inches="tight", pad_inches=0.08)
     return path
+
+
+def _open_grid(axes: Axes) -> None:
+    """No frame at the top and on the right, a faint grid."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="#e3e3e3", linewidth=0.6, zorder=0)
 
 
 def erasure(path: Path, series: Mapping[str, Mapping[str, Sequence[float | None]]], sizes: Sequence[int]) -> Path:
@@ -37,8 +44,7 @@ def erasure(path: Path, series: Mapping[str, Mapping[str, Sequence[float | None]
                 style = {"color": f"C{k % 10}", "marker": "o", "markersize": 4, "linewidth": 1.6}
                 axes.plot(*zip(*points), label=name, **style)
         axes.set(xlabel="side of the erased square, pixels", ylabel=f"{what}, %", xticks=list(sizes))
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(color="#e3e3e3", linewidth=0.6, zorder=0)
+        _open_grid(axes)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
     return save(figure, path)
 
@@ -68,8 +74,7 @@ def scaling(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
         axes.set(xscale="log", yscale="log", xlabel=f"pixels on each side, {batch} maps of {channels} channels")
         axes.set_xticks(sizes, [str(n) for n in sizes])
         axes.minorticks_off()
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(color="#e3e3e3", linewidth=0.6, zorder=0)
+        _open_grid(axes)
     figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
     return save(figure, path)
 
@@ -97,8 +102,7 @@ def aliasing(path: Path, curves: Mapping[str, Mapping[str, Any]]) -> Path:
         axes.text(limit, 1.0, " limit of the output", transform=axes.get_xaxis_transform(), va="bottom", fontsize=8)
         axes.set_xlabel("cycles per map")
         axes.set_title(title, fontsize=10, pad=16)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(color="#e3e3e3", linewidth=0.6, zorder=0)
+        _open_grid(axes)
     panels[0].set(ylabel="energy that survives", ylim=(0, None))  # once both have their lines
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
     return save(figure, path)

@@ -50,7 +50,7 @@ class Cell:
         if self.mean is None:
             return NONE if self.run else NOT_RUN
         if self.measured:
-            return f"{self.mean:.{self.digits}f}"
+            return f"{self.mean:.{self.digits}f}" if self.mean else "0"  # exactly zero
         spread = "" if self.spread is None else f" ± {self.spread:.{self.digits}f}"
         return f"{self.mean:.{self.digits}f}{spread} (n={len(self.values)})"
 
