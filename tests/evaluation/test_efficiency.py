@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
 from shiftproof.evaluation import efficiency
+from shiftproof.evaluation.efficiency import measure_efficiency
 
 
 def test_peak_memory_counts_what_is_held_at_once() -> None:
@@ -23,3 +25,17 @@ def test_timing_takes_turns() -> None:
     timings = efficiency.time_in_turns([lambda: order.append("a"), lambda: order.append("b")], repetitions=3, warm_up=2)
     assert order == ["a", "a", "b", "b"] * 5
     assert [t.repetitions for t in timings] == [3, 3]
+
+
+def test_known_costs() -> None:
+    """A 3 x 3 convolution: its weights, two FLOPs per weight and pixel; the output is held at once."""
+    model = nn.Conv2d(2, 4, 3, padding=1, bias=False)
+    found = measure_efficiency(model, torch.rand(5, 2, 6, 6), nn.Conv2d(2, 4, 3), repetitions=2)
+    assert found["batch"] == [5, 2, 6, 6]
+    assert found["parameters"] == 72
+    assert found["flops"] == 2 * 72 * 36
+    assert found["peak_bytes"] >= 4 * 5 * 4 * 36
+    assert found["latency_ratio"] > 0
+    assert found["seconds"]["repetitions"] == 2
+    assert model.training
+    assert measure_efficiency(model, torch.rand(1, 2, 6, 6), repetitions=1)["latency_ratio"] is None
