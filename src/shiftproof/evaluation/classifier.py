@@ -48,12 +48,18 @@ class Classifier:
 
 
 @contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[nn.Module]:
-    """The model in evaluation mode; afterwards every module has the mode it had before."""
+def evaluating(model: object) -> Iterator[None]:
+    """A network in evaluation mode; afterwards every module has the mode it had before.
+
+    Nothing happens to other functions, and to exported programs: they have one mode, and their `eval` is an error.
+    """
+    if not isinstance(model, nn.Module) or "eval" in vars(model):
+        yield
+        return
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        yield model
+        yield
     finally:
         for module, mode in modes:
             module.training = mode

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -182,39 +181,27 @@ def measure_scaling(repetitions: int) -> Iterator[Row]:
         yield {"size": tuple(x.shape), "times": dict(zip(candidates, timings)), "bytes": memory}
 
 
-@dataclass(frozen=True)
-class Part:
-    """One part of the benchmark: how to measure it, what it should reach, how often to repeat, how many rows it has."""
-
-    measure: Callable[[int], Iterable[Row]]
-    targets: Callable[[list[Row]], list[Target]]
-    repetitions: int
-    quick_repetitions: int
-    rows: int
-
-
-PARTS = {
-    "layers": Part(measure_layers, layer_targets, 60, 5, 4 * len(SIZES)),
-    "networks": Part(measure_networks, network_targets, 9, 2, len(NETWORKS) + 1),
-    "scaling": Part(measure_scaling, lambda rows: [], 15, 2, len(MAPS)),
+# how to measure a part, what it should reach, repetitions, quick repetitions, rows to expect
+PARTS: dict[str, tuple[Callable[[int], Iterable[Row]], Callable[[list[Row]], list[Target]], int, int, int]] = {
+    "layers": (measure_layers, layer_targets, 60, 5, 4 * len(SIZES)),
+    "networks": (measure_networks, network_targets, 9, 2, len(NETWORKS) + 1),
+    "scaling": (measure_scaling, lambda rows: [], 15, 2, len(MAPS)),
 }
 
 
 def measure_part(name: str, quick: bool = False) -> dict[str, Any]:
     """Measure one of `PARTS`, with progress on the terminal; returns its record, ready for JSON."""
-    part, started, rows = PARTS[name], time.time(), []
+    measure, targets, repetitions, quick_repetitions, expected = PARTS[name]
+    started, rows = time.time(), []
     with progress.reporting("timing") as report:
-        report(name, 0, part.rows)
-        for row in part.measure(part.quick_repetitions if quick else part.repetitions):
+        report(name, 0, expected)
+        for row in measure(quick_repetitions if quick else repetitions):
             rows.append(row)
-            report(name, len(rows), part.rows)
+            report(name, len(rows), expected)
     return {
         "machine": machine(),
         "date": time.strftime("%Y-%m-%d", time.gmtime(started)),
         "seconds": round(time.time() - started, 1),
         "rows": [row | {"times": {k: vars(t) for k, t in row["times"].items()}} for row in rows],
-        "targets": [
-            {"target": text, "ratio": round(ratio, 3), "allowed": round(allowed, 3)}
-            for text, ratio, allowed in part.targets(rows)
-        ],
+        "targets": [{"target": t, "ratio": round(r, 3), "allowed": round(a, 3)} for t, r, a in targets(rows)],
     }

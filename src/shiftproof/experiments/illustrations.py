@@ -17,13 +17,7 @@ from shiftproof.ghs.sampling import ghs2d, max_centered_moments
 from shiftproof.layers import create_downsample
 from shiftproof.maps import shifts
 
-
-class Outputs(NamedTuple):
-    """What a method makes of an image and of its shifted copy, both (N, N)."""
-
-    label: str
-    before: Tensor
-    after: Tensor
+Outputs = tuple[str, Tensor, Tensor]  # label, output for the image, output for the shifted image; both (N, N)
 
 
 def outputs(image: Tensor, shift: tuple[int, int], methods: Mapping[str, str]) -> tuple[Tensor, list[Outputs]]:
@@ -32,7 +26,7 @@ def outputs(image: Tensor, shift: tuple[int, int], methods: Mapping[str, str]) -
     found = []
     for label, method in methods.items():
         layer = create_downsample(method, channels=1)
-        found.append(Outputs(label, layer(image)[0, 0], layer(moved)[0, 0]))
+        found.append((label, layer(image)[0, 0], layer(moved)[0, 0]))
     return moved, found
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shiftproof import checks
 from shiftproof.evaluation.classifier import evaluating
@@ -55,7 +54,7 @@ def measure(
     recorder = _Recorder(model, labels)
     total = len(wanted) * len(images)
     results: dict[str, KindResult] = {}
-    with _evaluating(model):
+    with evaluating(model):
         for kind in wanted:
             parts = []
             for i, name in enumerate(names):
@@ -90,16 +89,6 @@ class _Recorder:
                 raise ValueError(f"`labels` ({len(self.labels)}) must have one entry per class ({out.shape[1]}).")
             self.answers.append(out.argmax(1).cpu())
         return out
-
-
-@contextlib.contextmanager
-def _evaluating(model: object) -> Iterator[None]:
-    """The network in evaluation mode. An exported program has only one mode: its `eval` raises an error."""
-    if not isinstance(model, nn.Module) or "eval" in vars(model):
-        yield
-        return
-    with evaluating(model):
-        yield
 
 
 class _OneImage(NamedTuple):
