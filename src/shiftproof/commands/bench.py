@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument("--out", type=Path, default=Path("bench"), metavar="DIR", help="where record and figure go")
     parser.add_argument("parts", nargs="*", metavar="PART", help="layers, networks or scaling; default: all of them")
-    parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a measurement")
+    parser.add_argument("--quick", action="store_true", help="few repetitions, for a first look")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -86,23 +86,14 @@ def _run_missing(chosen: Sequence[str], folder: Path, options: argparse.Namespac
     from shiftproof.data.store import atomic_write
     from shiftproof.experiments import bench, catalogue, sweep
 
-    planned: dict[Settings, dict[str, Config]] = {}  # by folder: several tables share runs
+    planned: dict[Settings, dict[str, Config]] = {}  # by title: several tables share runs
     for name in chosen:
         if name in catalogue.SWEEPS:
             for config in catalogue.plan(name, options.preset, models=options.models or (), seeds=options.seeds or ()):
                 planned.setdefault(catalogue.settings(name, options.preset), {})[catalogue.title(config)] = config
-    failed = False
+    failed, places = False, {"runs": options.runs, "out": folder, "data_dir": options.data_dir}
     for settings, configs in planned.items():
-        failed |= bool(
-            sweep.complete(
-                list(configs.values()),
-                settings=settings,
-                runs=options.runs,
-                out=folder,
-                data_dir=options.data_dir,
-                jobs=options.jobs,
-            )
-        )
+        failed |= bool(sweep.complete(list(configs.values()), settings=settings, jobs=options.jobs, **places))
     layers = options.out / "layers.json"
     if "table6" in chosen and not layers.exists():
         atomic_write(layers, (json.dumps(bench.measure_part("layers"), indent=2) + "\n").encode())

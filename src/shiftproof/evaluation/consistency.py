@@ -84,13 +84,13 @@ def measure_consistency(
     possible = math.prod(images.shape[2:])
     if shifts is None:
         shifts = "all" if possible <= ALL_UP_TO else SAMPLE
-    look = partial(measure_shifts, f, some, batch_size=batch_size, seed=seed, report=report)
-    fractions = {name: look([(a, 0.0), (0.0, a), (a, a)], "fractional") for name, a in FRACTIONS.items()}
+    under = partial(measure_shifts, f, some, batch_size=batch_size, seed=seed, report=report)
+    fractions = {name: under([(a, 0.0), (0.0, a), (a, a)], "fractional") for name, a in FRACTIONS.items()}
     protocol = aps_protocol(f, images, seed=seed, batch_size=batch_size, report=report)
     return {
         "aps_protocol": protocol.to_dict() | {"batch": APS_BATCH},
-        "all_pairs": look(shifts, "circular") | {"possible_shifts": possible},
-        "cropped": {"black": look("all", "cropped"), "reflect": look("all", "cropped", border="reflect")},
+        "all_pairs": under(shifts, "circular") | {"possible_shifts": possible},
+        "cropped": {"black": under("all", "cropped"), "reflect": under("all", "cropped", border="reflect")},
         "fractional": fractions,
     }
 

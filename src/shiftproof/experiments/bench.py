@@ -5,6 +5,7 @@ Three parts: one layer at four sizes; a training step of whole networks; one lay
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -45,10 +46,8 @@ def peers(channels: int) -> dict[str, Layer]:
     }
     found = {}
     for name, (module, make) in makers.items():
-        try:
+        with contextlib.suppress(ImportError, RuntimeError):  # not installed, or not compatible with this torch
             found[f"LPF-3 ({name})"] = make(importlib.import_module(module))
-        except (ImportError, RuntimeError):
-            continue  # not installed, or not compatible with this torch
     return found
 
 

@@ -32,9 +32,9 @@ FROM_RECORDS = ("figure5", "aliasing")
 def draw(index: RecordIndex, preset: str, folder: Path, names: Iterable[str] = FROM_RECORDS) -> dict[str, Path]:
     """Draw the named ones of `FROM_RECORDS` into a folder; returns the files of those that have records."""
     drawn: dict[str, Path] = {}
-    if "figure5" in names and (table := paper_tables.erasure(index, preset)).files():
-        sizes = paper_tables.ERASED_SIZES
-        means = {label: [cell.mean for cell in cells] for label, cells in table.rows}
+    sizes, rows = paper_tables.ERASED_SIZES, paper_tables.erasure(index, preset).rows
+    if "figure5" in names and any(cell.values for _, cells in rows for cell in cells):
+        means = {label: [cell.mean for cell in cells] for label, cells in rows}
         series = {k: {"consistency": v[: len(sizes)], "accuracy": v[len(sizes) :]} for k, v in means.items()}
         drawn["figure5"] = figures.erasure(folder / FILES["figure5"], series, sizes)
     if "aliasing" in names and (curves := _aliasing_curves(index)):

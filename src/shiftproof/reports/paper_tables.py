@@ -126,10 +126,8 @@ def digits(index: RecordIndex, preset: str) -> Table:
 
 def table3(index: RecordIndex, preset: str) -> Table:
     """CIFAR-100: consistency and accuracy."""
-    columns = [
-        Column(title, path, printed=_without_spread({m: v[k] for m, v in paper.CIFAR100.items()}))
-        for k, (title, path) in enumerate((("consistency", APS), ("accuracy", CLEAN)))
-    ]
+    printed = [_without_spread({m: v[k] for m, v in paper.CIFAR100.items()}) for k in range(2)]
+    columns = [Column("consistency", APS, printed=printed[0]), Column("accuracy", CLEAN, printed=printed[1])]
     model = _network("table3", preset)
     title = f"Table 3. Consistency and accuracy on CIFAR-100, {NETWORK_LABELS[model]}, %"
     return _table(index, "table3", preset, title, columns, _other_network(model))

@@ -73,10 +73,6 @@ class Table:
     notes: tuple[str, ...] = ()
     in_records: bool = True  # where its files are: among the records, or next to the document
 
-    def files(self) -> list[str]:
-        """The records the table comes from."""
-        return sorted({f for _, cells in self.rows for cell in cells for f in cell.files})
-
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         rows = [

@@ -44,8 +44,8 @@ def to_terminal(table: Table, columns: int | None = None) -> Any:
     """A rich table; with `columns`, only the first ones and without the number of seeds, for a narrow terminal."""
     from rich.table import Table as RichTable
 
-    beside = any(cell.paper is not None for _, cells in table.rows for cell in cells)
-    out = RichTable(title=table.title, caption="\n".join(table.notes), caption_justify="left", show_lines=beside)
+    compared = any(cell.paper is not None for _, cells in table.rows for cell in cells)
+    out = RichTable(title=table.title, caption="\n".join(table.notes), caption_justify="left", show_lines=compared)
     out.add_column("", no_wrap=True)
     for column in table.columns[:columns]:
         out.add_column(column, justify="right")
