@@ -10,7 +10,7 @@ from shiftproof.app import drawing
 from shiftproof.app.html_parts import difference, moved_by, ring
 from shiftproof.app.networks import Network
 from shiftproof.app.shift_scores import ShiftScores
-from shiftproof.measurement.result import percent
+from shiftproof.reports.words import percent
 
 
 def panels(pairs: Sequence[tuple[Network, ShiftScores]], shift: tuple[float, float], path: str) -> str:

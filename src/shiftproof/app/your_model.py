@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from shiftproof.app.sample_pictures import match_channels, sample
 from shiftproof.app.uploads import hide_paths
 from shiftproof.conversion import ConversionReport, conversion_report, convert
-from shiftproof.evaluation.classifier import Classifier
+from shiftproof.evaluation.classifier import IMAGENET, Classifier
 from shiftproof.invariance import Shift
-from shiftproof.measurement.measure import IMAGENET, measure
-from shiftproof.measurement.page import sections
-from shiftproof.measurement.result import KindResult, Measurement
+from shiftproof.measurement.kind_result import KindResult
+from shiftproof.measurement.measure import measure
+from shiftproof.measurement.result import Measurement
 from shiftproof.models.loading import FORMATS
 from shiftproof.models.predictor import Predictor, load_predictor
 from shiftproof.reports import html_page
@@ -69,7 +69,7 @@ def measure_file(path: Path, request: Request, progress: ShowProgress) -> str:
         raise ValueError(f"{path.name} needs {error.name}: install it with `pip install {error.name}`.") from None
     except (ValueError, OSError) as error:
         raise ValueError(hide_paths(error, path)) from None
-    parts = [f"{f'<h3>{escape(heading)}</h3>' if heading else ''}{html}" for heading, html in sections(result)]
+    parts = [f"{f'<h3>{escape(heading)}</h3>' if heading else ''}{html}" for heading, html in result.sections()]
     return f'<div class="measure">{"".join(parts)}</div>'
 
 
@@ -153,7 +153,7 @@ def _before_and_after(results: Sequence[Measurement], report: ConversionReport, 
     """Both headlines side by side, then the numbers and maps of each; the rest is folded away."""
     leads, details = [], []
     for word, result in zip(("Before conversion", "After conversion"), results):
-        (_, lead), *rest = sections(result)
+        (_, lead), *rest = result.sections()
         leads.append(f'<section class="half"><p class="over">{word}</p>{lead}</section>')
         details += [
             f"<details{' open' if k < 2 else ''}><summary>{word}: {escape(heading.lower())}</summary>{html}</details>"

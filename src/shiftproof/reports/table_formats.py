@@ -1,20 +1,19 @@
-"""Tables as Markdown, for the terminal, and as HTML."""
+"""A table of results as Markdown, as HTML, and for the terminal."""
 
 from __future__ import annotations
 
 import dataclasses
 from html import escape
-from posixpath import normpath
 from typing import Any
 
 from shiftproof.reports import html_page
 from shiftproof.reports.table import Cell, Table
 
-MANY = 5  # columns, from which on a page sets a table smaller
+MANY = 5  # tables with more columns are set smaller on a page
 
 
-def best(table: Table) -> list[float | None]:
-    """The largest mean of each column of percentages, where the rows that were run differ."""
+def _best(table: Table) -> list[float | None]:
+    """The largest mean of each column of percentages; None if all rows that were run are equal."""
     out: list[float | None] = []
     for column, name in enumerate(table.columns):
         means = {cells[column].mean for _, cells in table.rows} - {None}
@@ -28,24 +27,25 @@ def _lines(cell: Cell) -> list[str]:
     return [*([f"paper {theirs}"] if theirs else []), cell.ours()]
 
 
-def markdown(table: Table, folder: str) -> str:
-    """A table with its notes; the row names link to the records in `folder` that stand behind them."""
+def to_markdown(table: Table, folder: str) -> str:
+    """A table with its notes; each row links to its records in `folder`."""
     head = "| | " + " | ".join(table.columns) + " |\n|" + " --- |" * (len(table.columns) + 1)
+    prefix = f"{folder}/" if table.in_records else ""
     rows = []
     for label, cells in table.rows:
         files = sorted({f for cell in cells for f in cell.files})
-        links = "".join(f" [{i}]({normpath(f'{folder}/{f}')})" for i, f in enumerate(files, start=1))
+        links = "".join(f" [{i}]({prefix}{f})" for i, f in enumerate(files, start=1))
         rows.append(f"| {label}{links} | " + " | ".join("<br>".join(_lines(cell)) for cell in cells) + " |")
     notes = "".join(f"\n\n{note}" for note in table.notes)
     return f"### {table.title}\n\n{head}\n" + "\n".join(rows) + notes + "\n"
 
 
-def terminal(table: Table, columns: int | None = None) -> Any:
-    """A rich table, or its first `columns` without the number of seeds, for narrow places."""
+def to_terminal(table: Table, columns: int | None = None) -> Any:
+    """A rich table; with `columns`, only the first ones and without the number of seeds, for a narrow terminal."""
     from rich.table import Table as RichTable
 
-    beside = any(cell.paper is not None for _, cells in table.rows for cell in cells)
-    out = RichTable(title=table.title, caption="\n".join(table.notes), caption_justify="left", show_lines=beside)
+    compared = any(cell.paper is not None for _, cells in table.rows for cell in cells)
+    out = RichTable(title=table.title, caption="\n".join(table.notes), caption_justify="left", show_lines=compared)
     out.add_column("", no_wrap=True)
     for column in table.columns[:columns]:
         out.add_column(column, justify="right")
@@ -56,16 +56,16 @@ def terminal(table: Table, columns: int | None = None) -> Any:
     return out
 
 
-def html(table: Table) -> str:
-    """A table of a page: the paper's number small above ours, the best of ours in each column bold."""
-    top = best(table)
+def to_html(table: Table) -> str:
+    """A table for a page: the paper's number in small print above ours, the best of ours in each column in bold."""
+    top = _best(table)
     head = "".join(f"<th>{escape(c)}</th>" for c in ("", *table.columns))
     rows = []
     for label, cells in table.rows:
         row = f"<td>{escape(label)}</td>"
         for cell, most in zip(cells, top):
-            theirs = f'<div class="soft">paper {_whole(cell.theirs())}</div>' if cell.paper is not None else ""
-            ours = _whole(cell.ours())
+            theirs = f'<div class="soft">paper {_unbroken(cell.theirs())}</div>' if cell.paper is not None else ""
+            ours = _unbroken(cell.ours())
             if cell.mean is None:
                 ours = f'<span class="soft">{ours}</span>'
             elif most is not None and cell.mean == most:
@@ -78,6 +78,6 @@ def html(table: Table) -> str:
     return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>{notes}'
 
 
-def _whole(number: str) -> str:
-    """A number that is not parted from its spread at the end of a line."""
+def _unbroken(number: str) -> str:
+    """A number and its spread, kept on one line."""
     return escape(number).replace(" ± ", "&nbsp;±&nbsp;")
