@@ -1,4 +1,4 @@
-"""How far long work has come, on the standard error: bars on a terminal, lines elsewhere, or nothing."""
+"""Progress of long work on the standard error: bars on a terminal, lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Report = Callable[[str, float, "int | None"], None]  # (what, done, total if it is known)
+ProgressCallback = Callable[[str, float, "int | None"], None]  # (what, done, total if it is known)
 
 _quiet = False
 
 
 @contextlib.contextmanager
 def hushed(quiet: bool) -> Iterator[None]:
-    """Say nothing meanwhile, if `quiet`; errors are not meant, they are raised."""
+    """Print no progress inside this context if `quiet`; errors are raised as usual."""
     global _quiet
     before, _quiet = _quiet, _quiet or quiet
     try:
@@ -24,21 +24,21 @@ def hushed(quiet: bool) -> Iterator[None]:
 
 
 def quiet() -> bool:
-    """Whether nothing should be said."""
+    """Whether progress is switched off."""
     return _quiet
 
 
 def say(text: str) -> None:
-    """One line."""
+    """Print one line."""
     if not _quiet:
         print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def reporting(title: str = "", *, bytes_: bool = False) -> Iterator[Report]:
+def reporting(title: str = "", *, bytes_: bool = False) -> Iterator[ProgressCallback]:
     """A function that takes (what, done, total): a bar for each `what` on a terminal, a line elsewhere.
 
-    `title` stands before each line; `bytes_` says that bytes are counted.
+    `title` precedes each line; `bytes_` says that bytes are counted.
     """
     if _quiet or not sys.stderr.isatty():
         seen = set()

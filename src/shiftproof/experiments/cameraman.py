@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.data.store import atomic_write
 from shiftproof.experiments.paper import CAMERAMAN_AD
 from shiftproof.invariance import shift_error
 from shiftproof.layers import Downsample, create_downsample
 from shiftproof.reports import figures
-from shiftproof.safe_io.pictures import read_picture
+from shiftproof.safe_io.atomic import atomic_write
+from shiftproof.safe_io.pictures import fit, read_picture
 
 # label, registered method, its options, the paper's name for it
 ROWS: list[tuple[str, str, dict[str, Any], str | None]] = [
@@ -43,24 +42,13 @@ def load_image(path: Path | None, size: int) -> tuple[Tensor, str]:
         from skimage import data
 
         camera: Any = data.camera  # untyped
-        grey, name = np.asarray(camera(), dtype=np.float64) / 255, "scikit-image camera()"
+        grey, name = torch.from_numpy(np.asarray(camera(), dtype=np.float64) / 255)[None], "scikit-image camera()"
     else:
-        grey, name = read_picture(path, channels=1)[0].numpy(), path.name
-    side = min(grey.shape)
+        grey, name = read_picture(path, channels=1), path.name
+    side = min(grey.shape[1:])
     if side < size:
         raise ValueError(f"`size` (={size}) must be at most the image's shorter side (={side}).")
-    top, left = (grey.shape[0] - side) // 2, (grey.shape[1] - side) // 2
-    square = grey[top : top + side, left : left + side]
-    average = _area_weights(side, size)
-    return torch.from_numpy(average @ square @ average.T).float()[None, None], name
-
-
-def _area_weights(size: int, count: int) -> npt.NDArray[np.float64]:
-    """The (count, size) matrix that averages `size` pixels over `count` equal intervals."""
-    edges = np.linspace(0, size, count + 1)
-    pixel = np.arange(size)
-    overlap = np.minimum(edges[1:, None], pixel + 1) - np.maximum(edges[:-1, None], pixel)
-    return np.asarray(np.clip(overlap, 0, None) * (count / size))
+    return fit(grey, (size, size)).float()[None], name
 
 
 def measure(image: Tensor, shift: tuple[int, int]) -> list[dict[str, Any]]:

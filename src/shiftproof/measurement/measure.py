@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof import checks, progress
-from shiftproof.data.store import atomic_write
 from shiftproof.evaluation.classifier import Classifier, evaluating
 from shiftproof.invariance import KINDS, Consistency, ShiftError, Shifts, survey
 from shiftproof.measurement.result import ImageResult, KindResult, Measurement
 from shiftproof.models.predictor import Predictor, load_predictor
+from shiftproof.safe_io.atomic import atomic_write
 from shiftproof.safe_io.pictures import find_pictures, fit, read_picture
 
 PIXELS = 2**26  # of shifted images, up to which every shift is tried unless told otherwise

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from shiftproof.data.store import atomic_write
 from shiftproof.invariance import Shift
+from shiftproof.safe_io.atomic import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

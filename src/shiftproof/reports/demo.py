@@ -10,10 +10,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from shiftproof.data.store import atomic_write
 from shiftproof.experiments import cameraman, catalogue, records, sweep
 from shiftproof.reports import html_page, page, paper_tables, render
 from shiftproof.reports.table import Shelf, Table
+from shiftproof.safe_io.atomic import atomic_write
 
 PRESET = "laptop"
 

@@ -10,11 +10,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from shiftproof.data.store import atomic_write
 from shiftproof.experiments import records
 from shiftproof.experiments.records import Record
 from shiftproof.reports import figures, findings, html_page, paper_tables, render, reproduce
 from shiftproof.reports.table import Shelf
+from shiftproof.safe_io.atomic import atomic_write
 
 
 def build(found: Mapping[Path, Record], preset: str, opening: Sequence[tuple[str, str]] | None = None) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof import checks
-from shiftproof.data.store import atomic_write
 from shiftproof.experiments import bench, cameraman, catalogue, evaluate, records, sweep
 from shiftproof.reports import figures, findings, paper_tables, render
 from shiftproof.reports.table import Shelf, Table
+from shiftproof.safe_io.atomic import atomic_write
 from shiftproof.training.config import Config
 
 SHIFT = (3, 5)  # of figure 1
