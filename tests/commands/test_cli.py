@@ -79,12 +79,6 @@ def test_images_of_any_kind(mode: str, tmp_path: Path) -> None:
     assert name == path.name
 
 
-def test_area_average_keeps_the_mean() -> None:
-    weights = cameraman._area_weights(512, 31)
-    assert np.allclose(weights.sum(1), 1)
-    assert np.allclose(weights.sum(0), 31 / 512)
-
-
 @pytest.mark.parametrize(
     ("content", "arguments", "message"),
     [

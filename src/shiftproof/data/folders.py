@@ -43,7 +43,7 @@ def read_images(paths: Sequence[Path], size: int | None = None) -> Tensor:
         if picture.shape[1:] != (height, width):
             raise ValueError(
                 f"{path}: {picture.shape[2]} x {picture.shape[1]} pixels, but {paths[0].name} has {width} x {height}: "
-                "give a `size` to resize all of them."
+                "pass `size` to resize all of them."
             )
     return torch.stack([picture.expand(channels, -1, -1) for picture in pictures])
 
