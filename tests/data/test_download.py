@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.data_files import Server
+from helpers.data_fixtures import server as server
 from shiftproof.data.download import download
 
 LIMIT = 2**20

@@ -11,6 +11,8 @@ import pytest
 from PIL import Image
 
 from helpers.data_files import Server, Sets, archive, everything, md5, offer, put, stored
+from helpers.data_fixtures import server as server
+from helpers.data_fixtures import small as small
 from shiftproof.data import fetch, store
 from shiftproof.data.fetch import fetch_dataset
 from shiftproof.data.sources import SOURCES

@@ -13,6 +13,7 @@ from helpers.data_files import (
     md5,
     put,
 )
+from helpers.data_fixtures import small as small
 from shiftproof.data import Dataset, datasets, load_dataset, rotated
 from shiftproof.data.sources import SOURCES
 

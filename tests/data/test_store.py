@@ -8,6 +8,7 @@ import pytest
 from platformdirs import macos, unix, windows
 
 from helpers.data_files import Sets, put
+from helpers.data_fixtures import small as small
 from shiftproof.data import load_dataset, store
 
 

@@ -21,7 +21,7 @@ from shiftproof.training.journal import Display, Journal, Speed
 from shiftproof.training.loop import train
 from shiftproof.training.optimizer import add_l1_gradient, learning_rate, make_optimizer
 from shiftproof.training.process import threads
-from shiftproof.training.runs import load_data, load_run, read_result
+from shiftproof.training.runs import build_model, load_data, load_run, read_result
 from shiftproof.training.state import RunState
 from shiftproof.training.validation import validate
 
@@ -166,7 +166,7 @@ def test_a_signal_finishes_the_step_and_keeps_it(
 
 def test_a_stop_during_validation_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the epoch is kept; after the last one, when the result is written."""
-    original = loop.validate
+    original = validate
 
     def validating(*arguments: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -439,7 +439,7 @@ def test_the_state_of_a_run_comes_back_from_its_checkpoint() -> None:
 
 def test_the_network_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
-    original = loop.build_model
+    original = build_model
 
     def build(*arguments: Any) -> Any:
         built.append(arguments)
