@@ -97,24 +97,23 @@ def fit(picture: Tensor, size: tuple[int, int]) -> Tensor:
     top, left = (height - rows) // 2, (width - columns) // 2
     part = picture[:, top : top + rows, left : left + columns]
     if scale >= 1:
-        out = _area_average(_area_average(part, 1, size[0]), 2, size[1])
+        out = _average_rows(_average_rows(part, size[0]).mT, size[1]).mT
     else:
         out = F.interpolate(part[None].double(), size, mode="bilinear", align_corners=False)[0]
     return (out if picture.is_floating_point() else out.round()).to(picture.dtype)
 
 
-def _area_average(x: Tensor, dim: int, count: int) -> Tensor:
-    """The means of `x` over `count` equal intervals of an axis, in float64; a pixel counts by the part that is inside.
+def _average_rows(x: Tensor, count: int) -> Tensor:
+    """The means of the rows over `count` equal intervals, in float64. (C, H, W) -> (C, count, W)
 
-    Interval i is [i * n / count, (i + 1) * n / count] for n pixels, and pixel j is [j, j + 1].
+    Interval i is [i * H / count, (i + 1) * H / count]; row j is [j, j + 1] and counts by the part that is inside.
     """
-    n = x.shape[dim]
-    edges = torch.arange(count + 1, dtype=torch.float64) * n / count
+    height = x.shape[1]
+    edges = torch.arange(count + 1, dtype=torch.float64) * height / count
     low, high, first = edges[:-1], edges[1:], edges[:-1].long()
-    shape = [-1 if axis == dim else 1 for axis in range(x.dim())]
-    out = x.new_zeros(1, dtype=torch.float64)
+    out = torch.zeros(len(x), count, x.shape[2], dtype=torch.float64)
     for tap in range(int((high.ceil() - first).max())):
-        pixel = first + tap
-        inside = (torch.minimum(high, pixel + 1) - torch.maximum(low, pixel)).clamp(min=0) * (count / n)
-        out = out + inside.view(shape) * x.index_select(dim, pixel.clamp(max=n - 1))
+        row = first + tap
+        inside = (torch.minimum(high, row + 1) - torch.maximum(low, row)).clamp(min=0) * (count / height)
+        out += inside[:, None] * x[:, row.clamp(max=height - 1)].double()
     return out
