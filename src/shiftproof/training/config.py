@@ -158,15 +158,15 @@ def configure(
     >>> configure("laptop", method="aps", changes={"optim.lr": 0.05}).optim.lr
     0.05
     """
-    tree: dict[str, Any] = {"preset": checks.choice("preset", preset, PRESETS)}
     mine = {} if file is None else _read_settings(file)
     given = dict(flatten(changes or {}))
-    network = given.get("model.name", model or dict(flatten(mine)).get("model.name"))
+    network = given.get("model.name", model or mine.get("model.name"))
+    flat: dict[str, Any] = {"preset": checks.choice("preset", preset, PRESETS)}
     for name in (preset, *[f"{network}-{preset}"] * (network in OWN_PRESETS)):
-        _merge(tree, _parse_toml(resources.files(__package__).joinpath("presets", f"{name}.toml").read_text(), name))
-    _merge(tree, mine)
+        data = resources.files(__package__).joinpath("presets", f"{name}.toml").read_bytes()
+        flat |= flatten(_parse_toml(data, name))
     named = {"model.name": model, "model.method": method, "data.name": dataset, "run.seed": seed}
-    flat = dict(flatten(tree)) | {k: v for k, v in named.items() if v is not None}
+    flat |= mine | {k: v for k, v in named.items() if v is not None}
     if (recipe := given.get("model.method", flat.get("model.method"))) in RECIPES:
         given = {k: v for k, v in given.items() if k != "model.method"}
         flat |= RECIPES[recipe]
@@ -261,31 +261,19 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield prefix + name, value
 
 
-def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
-    for name, value in other.items():
-        if isinstance(value, Mapping) and isinstance(tree.get(name), dict):
-            _merge(tree[name], value)
-        else:
-            tree[name] = value
-
-
 def _read_settings(file: Path) -> dict[str, Any]:
-    """The settings in a TOML file; each is checked here, so that an error names the file."""
-    data = read_bounded(file, _LARGEST)
-    try:
-        tree = _parse_toml(data.decode(), str(file))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: not a TOML file: {error}") from None
+    """The settings in a TOML file by dotted key; each is checked here, so that an error names the file."""
+    tree = _parse_toml(read_bounded(file, _LARGEST), file)
     try:
         _parts(tree)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
-    return tree
+    return dict(flatten(tree))
 
 
-def _parse_toml(text: str, name: str) -> dict[str, Any]:
+def _parse_toml(data: bytes, name: object) -> dict[str, Any]:
     try:
-        tree = tomllib.loads(text)
+        tree = tomllib.loads(data.decode())
         dict(flatten(tree))
         return tree
     except (ValueError, RecursionError) as error:

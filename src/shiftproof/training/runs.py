@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -26,6 +27,7 @@ from shiftproof.training.checkpoint import read_tensors
 from shiftproof.training.config import Config, differences, from_dict, naming_settings
 
 _LARGEST = 2**26  # bytes of a JSON file
+T = TypeVar("T")
 
 
 def build_model(config: Config, dataset: Dataset) -> nn.Module:
@@ -107,32 +109,25 @@ def open_weights(path: Path) -> tuple[nn.Module, dict[str, Any]]:
 
 def read_result(out: Path) -> dict[str, Any] | None:
     """What a finished run wrote last, or None."""
-    path = out / "result.json"
-    if not path.exists():
-        return None
-    text = read_bounded(path, _LARGEST)
-    try:
-        result = parse_json(text)
-        if not isinstance(result, dict):
-            raise ValueError(f"it holds a {type(result).__name__}")
-    except ValueError as error:
-        raise ValueError(f"{path}: not the result of a run: {error}") from None
-    return result
+    return _read_json(out / "result.json", "the result of a run", dict)
 
 
 def read_config(out: Path) -> Config | None:
     """The settings a run was begun with, or None."""
-    path = out / "config.json"
+    return _read_json(out / "config.json", "the configuration of a run", from_dict)
+
+
+def _read_json(path: Path, what: str, make: Callable[[dict[str, Any]], T]) -> T | None:
     if not path.exists():
         return None
-    text = read_bounded(path, _LARGEST)
+    data = read_bounded(path, _LARGEST)
     try:
-        tree = parse_json(text)
+        tree = parse_json(data)
         if not isinstance(tree, dict):
             raise ValueError(f"it holds a {type(tree).__name__}")
-        return from_dict(tree)
+        return make(tree)
     except ValueError as error:
-        raise ValueError(f"{path}: not the configuration of a run: {error}") from None
+        raise ValueError(f"{path}: not {what}: {error}") from None
 
 
 def describe(config: Config, dataset: Dataset) -> dict[str, Any]:
