@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Report = Callable[[str, float, "int | None"], None]  # (what, done, total if it is known)
+ProgressCallback = Callable[[str, float, "int | None"], None]  # (what, done, total if it is known)
 
 _quiet = False
 
@@ -35,7 +35,7 @@ def say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def reporting(title: str = "", *, bytes_: bool = False) -> Iterator[Report]:
+def reporting(title: str = "", *, bytes_: bool = False) -> Iterator[ProgressCallback]:
     """Yield a function of (what, done, total). It shows a bar for each `what` on a terminal, a line elsewhere.
 
     `title` is printed before each line; `bytes_` means that `done` and `total` count bytes.

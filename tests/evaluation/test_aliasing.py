@@ -54,7 +54,10 @@ def test_order_of_methods() -> None:
     """
     found = {m: measure_aliasing(m, size=16) for m in ("max", "avg", "lpf", "aps", "ghs-paper", "ghs")}
     assert 0.5 < found.pop("ghs")["aliased"] / found["lpf"]["aliased"] < 2
-    ours, cut = (measure_aliasing("ghs", o, size=16) for o in ({"kernel": "hermite(sigma=1.5*band)"}, {"kernel": "hermite(taper=none)"}))
+    ours, cut = (
+        measure_aliasing("ghs", o, size=16)
+        for o in ({"kernel": "hermite(sigma=1.5*band)"}, {"kernel": "hermite(taper=none)"})
+    )
     assert cut["aliased"] < ours["aliased"] < 0.001
     assert cut["kept_in_place"] > 0.95
     assert found["ghs-paper"].pop("kept_in_place") is None

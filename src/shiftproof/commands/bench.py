@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, print the tables, write one record per part and the scaling plot; returns the exit code."""
-    from shiftproof.data.store import atomic_write
     from shiftproof.experiments import bench
+    from shiftproof.safe_io.atomic import atomic_write
 
     parts = [checks.choice("PART", part, bench.PARTS) for part in options.parts] or list(bench.PARTS)
     console = None if options.json else wide_console(150)  # rich is an extra: if missing, fail before the long run

@@ -47,10 +47,10 @@ def perform(
     out: Path, path: Path | None = None, size: int = 32, shift: tuple[int, int] = (1, 1)
 ) -> tuple[dict[str, Any], dict[str, Path]]:
     """Write `cameraman.json` and figures 2 to 4; returns the numbers and the figures by name."""
-    from shiftproof.data.store import atomic_write
     from shiftproof.experiments import cameraman, illustrations
     from shiftproof.reports import method_figures
     from shiftproof.reports.paper_figures import FILES
+    from shiftproof.safe_io.atomic import atomic_write
 
     image, name = cameraman.load_image(path, size)
     record = cameraman.measure_differences(image, name, shift)

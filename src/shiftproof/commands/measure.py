@@ -41,11 +41,11 @@ def run(options: argparse.Namespace) -> int:
     """Measure, write the page, print the table or the JSON; returns the exit code."""
     import matplotlib  # noqa: F401  (an extra: if it is missing, fail before the long run)
 
-    from shiftproof.data.store import atomic_write
     from shiftproof.evaluation.classifier import Classifier
     from shiftproof.invariance import KINDS
     from shiftproof.measurement.measure import measure
     from shiftproof.models.predictor import load_predictor
+    from shiftproof.safe_io.atomic import atomic_write
     from shiftproof.safe_io.pictures import find_pictures
 
     console = wide_console(120)

@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the page of the records in files and folders; returns the exit code."""
-    from shiftproof.data.store import atomic_write
     from shiftproof.experiments.index import RecordIndex
     from shiftproof.reports import html_report
+    from shiftproof.safe_io.atomic import atomic_write
 
     index = RecordIndex.read(options.places)
     if not index.records:

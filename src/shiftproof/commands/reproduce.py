@@ -44,9 +44,9 @@ def run(options: argparse.Namespace) -> int:
 
     The document always has every table and every figure there is, whatever names were chosen.
     """
-    from shiftproof.data.store import atomic_write
     from shiftproof.experiments.index import RecordIndex
     from shiftproof.reports import markdown_report, paper_figures, table_formats
+    from shiftproof.safe_io.atomic import atomic_write
 
     chosen = choose(options.names)
     out, folder = options.out, options.records or options.out / "records"
@@ -83,8 +83,8 @@ def choose(names: Sequence[str]) -> list[str]:
 
 def _run_missing(chosen: Sequence[str], folder: Path, options: argparse.Namespace) -> bool:
     """Run what has no record in `folder` yet; returns whether a run failed."""
-    from shiftproof.data.store import atomic_write
     from shiftproof.experiments import bench, catalogue, sweep
+    from shiftproof.safe_io.atomic import atomic_write
 
     planned: dict[Settings, dict[str, Config]] = {}  # by title: several tables share runs
     for name in chosen:

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+# the settings that have an option of their own
+_OPTIONS = {
+    "data.name": "--dataset",
+    "data.path": "--folder DIR",
+    "model.name": "--model",
+    "model.method": "--method",
+    "run.seed": "--seed",
+}
+_SETTING = re.compile(r"`((?:model|data|augment|optim|run)\.\w+)`(?: \(=(.*?)\)(?=[ .:;]|$))?")
 SEEDS = "default: 10 for paper, 2 for laptop, 1 for smoke"
 
 
@@ -25,6 +38,42 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override a setting; may be repeated"
     )
+
+
+def parse_pairs(pairs: Iterable[str]) -> dict[str, Any]:
+    """The values of `--set`: `["optim.lr=0.05", "model.method=lpf"]` as a dictionary; a value is JSON if it can be."""
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"`--set {pair}` must be KEY=VALUE, as in `--set optim.lr=0.05`.")
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        out[key.strip()] = value
+    return out
+
+
+@contextlib.contextmanager
+def naming_options(file: Path | None = None) -> Iterator[None]:
+    """Let errors name options instead of settings: `data.size` (=8) becomes `--set data.size=8`.
+
+    Errors about the settings in a `file` stay as they are.
+    """
+
+    def option(found: re.Match[str]) -> str:
+        key, value = found.groups()
+        if key not in _OPTIONS:
+            return f"`--set {key}={value or 'VALUE'}`"
+        return f"`{_OPTIONS[key]}`" + (f" (={value})" if value else "")
+
+    try:
+        yield
+    except ValueError as error:
+        if file is not None and str(error).startswith(f"{file}: "):
+            raise
+        raise ValueError(_SETTING.sub(option, str(error))) from error
 
 
 def add_output(parser: argparse.ArgumentParser, **default: Any) -> None:

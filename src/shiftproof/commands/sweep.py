@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from shiftproof.commands.shared import SEEDS, add_data_dir, add_settings
+from shiftproof.commands.shared import SEEDS, add_data_dir, add_settings, parse_pairs
 
 HELP = "Run the experiments of a table that have no record yet."
 EXAMPLES = ("table1 --seeds 0 1", "digits --methods lpf ghs mine", "table4 --jobs 4", "ablation --engine ray")
@@ -30,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     from shiftproof.experiments import catalogue, sweep
-    from shiftproof.training.config import parse_pairs
 
     configs = catalogue.plan(
         options.name,

@@ -100,7 +100,7 @@ def from_run(
     return Subject(model, own, config.model.name, config.recipe, config, training, baseline, foreign)
 
 
-def evaluate(subject: Subject, settings: Settings, report: progress.Report | None = None) -> records.Record:
+def evaluate(subject: Subject, settings: Settings, report: progress.ProgressCallback | None = None) -> records.Record:
     """Measure a network and make the record of it."""
     watch = Stopwatch()
     model, dataset = subject.model, subject.dataset

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof import checks, environment
-from shiftproof.data.store import atomic_write
 from shiftproof.safe_io import limits
+from shiftproof.safe_io.atomic import atomic_write
 from shiftproof.training.config import WITHOUT_EFFECT, Config, flatten, from_dict
 
 SCHEMA = "shiftproof.record/1"
@@ -64,7 +64,7 @@ def write(record: Record, folder: Path) -> Path:
 
 def read(path: Path) -> Record:
     """A record from a file; what is not a record is a ValueError that says where it goes wrong."""
-    text = limits.content(path, _LARGEST)
+    text = limits.read_bounded(path, _LARGEST)
     try:
         record = limits.parse_json(text)
     except ValueError as error:

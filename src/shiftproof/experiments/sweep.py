@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof import checks, environment, progress
-from shiftproof.data.store import data_root, writable
+from shiftproof.data.store import data_root
 from shiftproof.experiments import evaluate, records
 from shiftproof.experiments.catalogue import title
-from shiftproof.training.checkpoint import BusyError
+from shiftproof.safe_io.atomic import writable
+from shiftproof.safe_io.locks import BusyError
 from shiftproof.training.config import Config
 from shiftproof.training.process import Stopwatch, keep_memory
 

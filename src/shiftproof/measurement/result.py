@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from shiftproof.data.store import atomic_write
 from shiftproof.measurement import page
 from shiftproof.measurement.kind_result import TITLES, KindResult
 from shiftproof.reports import html_page
 from shiftproof.reports.words import percent
+from shiftproof.safe_io.atomic import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
