@@ -1,7 +1,6 @@
-"""Convert a trained network: accuracy and consistency before, after, and after a little fine-tuning.
+"""Convert a trained network: accuracy and consistency before, after, and after a short fine-tuning.
 
-The digits are those bundled with scikit-learn, laid on a black 16 x 16 ground; in the tests for consistency they move
-around on it.
+The digits are those of scikit-learn on a black background of 16 x 16 pixels. To measure consistency they are shifted.
 """
 
 import argparse
@@ -26,7 +25,7 @@ def digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def network() -> nn.Module:
-    """A small convolutional network as anyone would write it: strides, max pooling, zero padding."""
+    """A plain convolutional network: strides, max pooling, zero padding."""
 
     def stage(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
         conv = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
@@ -37,7 +36,7 @@ def network() -> nn.Module:
 
 
 def train(model: nn.Module, x: Tensor, y: Tensor, epochs: int, rate: float) -> None:
-    """Plain stochastic gradient descent with a falling rate."""
+    """Stochastic gradient descent with a one-cycle learning rate."""
     steps = epochs * (len(x) // 100)
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=5e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
@@ -52,12 +51,12 @@ def train(model: nn.Module, x: Tensor, y: Tensor, epochs: int, rate: float) -> N
 
 
 def main(epochs: int = 8, fine_tuning: int = 8) -> dict[str, tuple[float, float]]:
-    """Train, convert, fine-tune; print a line for each; return {stage: (accuracy, consistency)}."""
+    """Train, convert and fine-tune. Print a line after each, and return {stage: (accuracy, consistency)}."""
     torch.manual_seed(0)
     x, y, held_out, answers = digits()
     results = {}
 
-    def judge(stage: str, model: nn.Module) -> None:
+    def evaluate(stage: str, model: nn.Module) -> None:
         with torch.no_grad():
             accuracy = float((model(held_out).argmax(1) == answers).float().mean())
         pairs = sp.consistency(model, held_out[:100], shifts=64).pairs
@@ -66,19 +65,19 @@ def main(epochs: int = 8, fine_tuning: int = 8) -> dict[str, tuple[float, float]
 
     model = network()
     train(model, x, y, epochs, rate=0.2)
-    judge("before", model)
+    evaluate("before", model)
     new = sp.convert(model, "ghs", example=held_out[:2])
-    judge("converted", new)
+    evaluate("converted", new)
     tuned = copy.deepcopy(new)
     train(tuned, x, y, fine_tuning, rate=0.1)
-    judge("fine-tuned", tuned)
+    evaluate("fine-tuned", tuned)
     print(sp.conversion_report(new))
     return results
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=8, help="of training before the conversion")
-    parser.add_argument("--fine-tuning", type=int, default=8, help="epochs after it")
+    parser.add_argument("--epochs", type=int, default=8, help="epochs of training before the conversion")
+    parser.add_argument("--fine-tuning", type=int, default=8, help="epochs of fine-tuning after it")
     options = parser.parse_args()
     main(options.epochs, options.fine_tuning)

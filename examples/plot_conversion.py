@@ -1,8 +1,9 @@
 """Converting a pretrained network.
 
-A strided ResNet-20, trained on CIFAR-10, looks at a cat that moves. Each pixel of a map is one circular shift, up to
-15 pixels down and to the right. Converted, the same weights give one answer for all of them; they were trained
-without the new layers and want fine-tuning. On the right the network that was trained with GHS from the start.
+A strided ResNet-20, trained on CIFAR-10, classifies a picture of a cat that moves. Each pixel of a map is one
+circular shift, up to 15 pixels down and to the right. After conversion, the same weights give the same answer for all
+shifts. They were trained without the new layers, so fine-tune before use. On the right is a network trained with GHS
+from the start.
 """
 
 import torch
@@ -13,11 +14,11 @@ from torch import Tensor, nn
 import shiftproof as sp
 from shiftproof.data.sets import CIFAR10_MEAN, CIFAR10_STD
 
-CAT, REACH = 3, 16  # the class of that name in CIFAR-10, and how many shifts are tried each way
+CAT, REACH = 3, 16  # the index of the class in CIFAR-10, and the number of shifts along each axis
 
 
 def photograph() -> Tensor:
-    """Chelsea the cat as CIFAR-10 would show her. (1, 3, 32, 32)"""
+    """Chelsea the cat at the size of CIFAR-10. (1, 3, 32, 32)"""
     pixels = torch.tensor(transform.resize(data.chelsea()[:, 76:376], (32, 32), anti_aliasing=True))
     return pixels.float().permute(2, 0, 1)[None].contiguous()
 
@@ -31,7 +32,7 @@ def cat_by_shift(network: nn.Module, x: Tensor) -> Tensor:
 
 
 def draw() -> Figure:
-    """The picture, and the probability of the right class over all shifts for three networks."""
+    """The picture, and the probability of the right class over all shifts for each of three networks."""
     picture = photograph()
     x = (picture - torch.tensor(CIFAR10_MEAN).view(3, 1, 1)) / torch.tensor(CIFAR10_STD).view(3, 1, 1)
     strided = sp.create_model("resnet20", method="strided", weights="cifar10").eval()

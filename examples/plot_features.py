@@ -1,9 +1,9 @@
 """Moments as features.
 
-A linear classifier on handwritten digits, laid on a black ground of 16 x 16 pixels: trained on digits in the middle,
-tested on digits that moved circularly. Pixels and plain moments fail; moments about the centroid survive as long as
-nothing wraps around. Moments about the maximum do not notice the movement at all, and the better the maximum stands
-for the digit, the more they say: one bright pixel is a poor landmark, the brightest place of a blurred copy a good one.
+A linear classifier for handwritten digits on a black background of 16 x 16 pixels. It is trained on digits in the
+middle and tested on digits that are shifted circularly. Pixels and plain moments fail. Moments about the centroid
+work as long as nothing wraps around. Moments about the maximum are invariant, and they work better the more stable
+the maximum is: one bright pixel is a poor landmark, the brightest place of a blurred copy is a good one.
 """
 
 import torch
@@ -28,14 +28,14 @@ FEATURES = {
 
 
 def accuracy(train: Tensor, labels: Tensor, *tests: tuple[Tensor, Tensor]) -> list[float]:
-    """Of one linear classifier on some test sets, in per cent."""
+    """The accuracy of one linear classifier on each test set, in per cent."""
     mean, std = train.mean(0), train.std(0) + 1e-3
     model = LogisticRegression(max_iter=200).fit((train - mean) / std, labels)
     return [100 * model.score((x - mean) / std, y) for x, y in tests]
 
 
 def draw() -> Figure:
-    """Accuracy by the number of functions, for digits at rest and digits that moved."""
+    """Accuracy by the number of functions, for digits in the middle and for shifted digits."""
     digits = load_digits()
     x = torch.nn.functional.pad(torch.tensor(digits.images / 16, dtype=torch.float32), (4, 4, 4, 4))[:, None]
     (train, rest), (y, labels) = x.tensor_split([1200]), torch.tensor(digits.target).tensor_split([1200])
@@ -47,7 +47,7 @@ def draw() -> Figure:
         made = [[features(part, orders).flatten(1) for part in (train, rest, moved)] for orders in ORDERS]
         for ax, line in zip(axes, zip(*[accuracy(a, y, (b, labels), (c, labels)) for a, b, c in made])):
             ax.plot(ORDERS, line, marker="o", markersize=4, label=name)
-    for ax, title in zip(axes, ("digits in the middle", "digits moved circularly")):
+    for ax, title in zip(axes, ("digits in the middle", "digits shifted circularly")):
         ax.set(title=title, xlabel="functions per axis", xticks=ORDERS, ylim=(0, 100))
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("accuracy, %")

@@ -1,8 +1,8 @@
 """Functions and moments.
 
-Gaussian-Hermite functions are Hermite polynomials under a Gaussian, scaled to be orthonormal. Projected on their
-products, an image becomes a matrix of moments: coarse structure in the upper left corner, finer structure away from
-it.
+Gaussian-Hermite functions are Hermite polynomials times a Gaussian, scaled to be orthonormal. The projections of an
+image on products of two such functions are its moments. They form a matrix with coarse structure in the upper left
+corner and finer structure away from it.
 """
 
 import torch

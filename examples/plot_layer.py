@@ -1,7 +1,7 @@
 """One layer under shift.
 
-The same picture, once as it is and once moved by one pixel, through four layers of stride 2. Below: the largest
-change of an output value for every one of the 1,024 circular shifts. For GHS all of them are zero, bit for bit.
+A picture and its copy, moved by one pixel, through four layers with stride 2. The bottom row shows the largest change
+of an output value for each of the 1,024 circular shifts. For GHS all of them are zero, bit for bit.
 """
 
 import torch

@@ -1,8 +1,8 @@
 """Registering a method.
 
-Spectral pooling keeps the low frequencies of a map and drops the rest: one class, one decorator, and the factory, the
-networks and the converter know it. It does not alias, yet its output moves with the input, as that of any blur does.
-Behind `align`, which turns the map to its pivot first, it is exactly invariant, like everything that stands there.
+Spectral pooling keeps the low frequencies of a map and drops the rest. With one class and one decorator it is
+available in the factory, the networks and the converter. It does not alias, but its output moves with the input, as
+with any blur. After `align`, which rolls the map to its pivot, it is exactly invariant, as any method is.
 """
 
 import torch
@@ -16,7 +16,7 @@ from shiftproof.layers import Downsample
 
 @sp.register_method("spectral")
 class SpectralPool(Downsample):
-    """Keep the frequencies that a map of ceil(H/stride) x ceil(W/stride) can hold."""
+    """Keep the frequencies that a map of ceil(H/stride) x ceil(W/stride) can represent."""
 
     def __init__(self, channels: int, stride: int = 2, padding: str = "circular", ndim: int = 2) -> None:
         super().__init__(stride, ndim)
@@ -30,7 +30,7 @@ class SpectralPool(Downsample):
 
 
 def draw() -> Figure:
-    """What each layer makes of one picture, and how much that changes over all shifts."""
+    """The output of each layer for one picture, and how much it changes over all shifts."""
     image = transform.resize(data.coins()[20:280, 20:280], (32, 32), anti_aliasing=True)
     x = torch.tensor(image, dtype=torch.float32)[None, None]
     layers = {name: sp.create_downsample(name, channels=1) for name in ("max", "lpf", "spectral", "ghs")}

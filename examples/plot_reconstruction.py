@@ -1,7 +1,8 @@
 """Reconstruction by order.
 
-With more functions per axis the moments hold more of the image. The Riemann sum of the paper loses brightness towards
-the border, where its functions are cut off; the least-squares projection finds the best coefficients and keeps it.
+With more functions per axis, the moments contain more of the image. The Riemann sum of the paper loses brightness
+towards the border, where its functions are cut off. The least-squares projection finds the best coefficients and does
+not.
 """
 
 import torch
@@ -15,13 +16,13 @@ SHOWN = (4, 8, 16, 32, 48)
 PROJECTIONS = {"quadrature": "Riemann sum", "least-squares": "least squares"}
 
 
-def rebuilt(image: Tensor, orders: int, projection: str) -> Tensor:
+def reconstructed(image: Tensor, orders: int, projection: str) -> Tensor:
     """The image from its moments below `orders` on each axis."""
     return sp.reconstruct(sp.moments(image, orders, projection=projection), size=image.shape)
 
 
 def draw() -> Figure:
-    """Images rebuilt from more and more moments, and the error by the number of functions."""
+    """Reconstructions from more and more moments, and the error by the number of functions."""
     image = torch.tensor(transform.resize(data.camera(), (64, 64), anti_aliasing=True))
     figure = Figure(figsize=(11, 3.3), layout="constrained")
     pictures, curve = figure.subfigures(1, 2, width_ratios=[2.5, 1])
@@ -29,7 +30,7 @@ def draw() -> Figure:
     axes = pictures.subplots(2, len(SHOWN) + 1)
     for row, (projection, label) in zip(axes, PROJECTIONS.items()):
         for ax, orders in zip(row, SHOWN):
-            ax.imshow(rebuilt(image, orders, projection).numpy(), cmap="gray", vmin=0, vmax=1)
+            ax.imshow(reconstructed(image, orders, projection).numpy(), cmap="gray", vmin=0, vmax=1)
             ax.set_title(f"K = {orders}", fontsize=10)
         row[-1].imshow(image.numpy(), cmap="gray", vmin=0, vmax=1)
         row[-1].set_title("original", fontsize=10)
@@ -40,7 +41,7 @@ def draw() -> Figure:
     ax = curve.subplots()
     counts = range(2, 61, 2)
     for projection, label in PROJECTIONS.items():
-        errors = [float((rebuilt(image, k, projection) - image).norm() / image.norm()) for k in counts]
+        errors = [float((reconstructed(image, k, projection) - image).norm() / image.norm()) for k in counts]
         ax.semilogy(counts, errors, label=label, linewidth=1.8)
     ax.set(xlabel="functions per axis, K", title="relative error", xticks=[2, 16, 32, 48, 60])
     ax.spines[["top", "right"]].set_visible(False)

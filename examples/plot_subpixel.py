@@ -1,9 +1,9 @@
 """Sub-pixel shift.
 
-Pictures move circularly to the right in steps of an eighth of a pixel, by the shift theorem. At whole pixels the
-output of GHS is the one at rest. In between it is not: the pivot can only stand on a pixel, so that up to half a
-pixel is left, and where distant pixels compete for the maximum it jumps, as on the left. The outputs of the other
-layers drift away.
+Pictures move circularly to the right in steps of an eighth of a pixel, by the shift theorem of the Fourier transform.
+At whole pixels the output of GHS is the original one. In between it is not: the pivot is always a whole pixel, so a
+shift of up to half a pixel remains. If distant pixels are nearly equal maxima, the pivot jumps, as on the left. The
+outputs of the other layers drift away.
 """
 
 import torch
@@ -18,7 +18,7 @@ STEPS = [k / 8 for k in range(33)]
 
 
 def draw() -> Figure:
-    """The relative change of the output of each layer along the way, for one picture and for several."""
+    """The relative change of the output of each layer by shift, for one picture and for several."""
     photographs = (data.camera(), data.coins(), data.brick(), data.moon(), data.text(), data.page(), data.gravel())
     small = [transform.resize(picture, (32, 32), anti_aliasing=True) for picture in photographs]
     x = torch.stack([torch.tensor(picture, dtype=torch.float64) for picture in small])[:, None]

@@ -1,16 +1,16 @@
-"""A downsampling method of your own: one class under a name, and networks, converter and tables know it."""
+"""Register your own downsampling method: then networks, the converter and tables can use it by name."""
 
 import torch
 from torch import Tensor, nn
 
 import shiftproof as sp
-from shiftproof.layers import Downsample
+from shiftproof.layers import PaddedDownsample
 from shiftproof.maps.padding import pad
 
 
 @sp.register_method("power")
-class PowerPool(Downsample):
-    """The generalised mean (mean of x^p)^(1/p) over windows: average pooling at p = 1, towards max pooling above."""
+class PowerPool(PaddedDownsample):
+    """The generalised mean (mean of x^p)^(1/p) over windows: average pooling at p = 1, near max pooling at large p."""
 
     def __init__(self, channels: int, stride: int, padding: str, ndim: int = 2, exponent: float = 3.0) -> None:
         super().__init__(stride, ndim, padding)

@@ -6,6 +6,7 @@ Each survivor must stand in tests/mutants.toml with the reason why no test can t
 from __future__ import annotations
 
 import collections
+import re
 import subprocess
 import sys
 import tomllib
@@ -25,8 +26,8 @@ class Mutant:
 
     @property
     def module(self) -> str:
-        """The file it is in."""
-        return self.name.split(".")[1]
+        """The module it is in."""
+        return re.split(r"\.x_|\.xǁ", self.name)[0].removeprefix("shiftproof.")
 
     @property
     def killed(self) -> bool:

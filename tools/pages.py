@@ -1,7 +1,7 @@
 """Hooks of mkdocs: the pages that are made from the code, and the formulas of all of them.
 
-What is made here is never typed: the command line from its parsers, the licences from what is installed, the layers
-from the list in the tests, the gallery and the notebook from running them, the results from the records' own page.
+What is made here is never typed: the command line from its parsers, the licences from what is installed, the drawing of the
+rooms from the contract that holds their imports, the gallery and the notebook from running them, the results from the records' own page.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mkdocs.structure.pages import Page
 
 import commands
 import gallery
-import layers
 import licences
 import notebook
+import rooms
 from formulas import draw_formulas
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -29,11 +29,10 @@ hide: [toc]
 
 # Gallery
 
-Each picture is drawn by one short script in `examples/` when this site is built, and its code stands below it.
+Each picture is drawn by one short script in `examples/` when this site is built, with its code below it.
 `python examples/plot_functions.py` draws it into the current folder.
 
 """
-_LAYERS = {"table": layers.table, "diagram": layers.diagram}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -48,8 +47,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put in what a page asks for: `<!-- layers: table -->` or `diagram`, `<!-- results: Title of a table -->`."""
-    markdown = re.sub(r"<!-- layers: (\w+) -->", lambda found: _LAYERS[found[1]](), markdown)
+    """Put in what a page asks for: `<!-- rooms: diagram -->`, `<!-- results: Title of a table -->`."""
+    markdown = markdown.replace("<!-- rooms: diagram -->", rooms.diagram())
     return re.sub(r"<!-- results: (.+?) -->", lambda found: _measured(found[1]), markdown)
 
 

@@ -6,9 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from shiftproof.conversion import ConversionError as ConversionError
     from shiftproof.conversion import conversion_report as conversion_report
     from shiftproof.conversion import convert as convert
     from shiftproof.ghs.functions import gauss_hermite as gauss_hermite
+    from shiftproof.ghs.kernel import Hermite as Hermite
+    from shiftproof.ghs.kernel import Local as Local
     from shiftproof.ghs.moments import moments as moments
     from shiftproof.ghs.moments import reconstruct as reconstruct
     from shiftproof.ghs.sampling import ghs2d as ghs2d
@@ -29,9 +32,12 @@ __version__ = "0.1.0"
 
 # where each public name lives; nothing is imported before it is used
 _HOMES = {
+    "ConversionError": "conversion",
     "GHS1d": "layers",
     "GHS2d": "layers",
     "GHS3d": "layers",
+    "Hermite": "ghs.kernel",
+    "Local": "ghs.kernel",
     "assert_shift_equivariant": "invariance",
     "assert_shift_invariant": "invariance",
     "circular_shift": "maps.shifts",

@@ -1,4 +1,4 @@
-"""Argument checks with one wording: the argument in backticks, the value, the rule, the remedy."""
+"""Argument checks with uniform messages: the argument in backticks, the value, the rule, the remedy."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """`value` as it appears in a message, cut to a readable length."""
+    """`value` for a message, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def choice(name: str, value: object, known: Iterable[str]) -> str:
-    """`value` if it is one of the `known` words."""
+    """Return `value` if it is one of the `known` words."""
     words = list(known)
     if not isinstance(value, str) or value not in words:
         listed = ", ".join(repr(word) for word in words)
@@ -30,7 +30,7 @@ def choice(name: str, value: object, known: Iterable[str]) -> str:
 
 
 def integer(name: str, value: object, minimum: int = 1) -> int:
-    """`value` as an int of at least `minimum`; floats and booleans are refused."""
+    """Return `value` as an int of at least `minimum`. Floats and booleans are errors."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"`{name}` (={shown(value)}) must be an integer, not {type(value).__name__}.")
     number = int(operator.index(value))
@@ -40,7 +40,7 @@ def integer(name: str, value: object, minimum: int = 1) -> int:
 
 
 def positive(name: str, value: object) -> float:
-    """`value` as a finite float above zero."""
+    """Return `value` as a finite float above zero."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"`{name}` (={shown(value)}) must be a number, not {type(value).__name__}.")
     number = float(value)
@@ -50,7 +50,7 @@ def positive(name: str, value: object) -> float:
 
 
 def per_axis(name: str, value: int | Sequence[int], ndim: int) -> tuple[int, ...]:
-    """One integer of at least 1 per axis; a single one is repeated."""
+    """Return one integer of at least 1 per axis. A single integer is repeated."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) != ndim:
             raise ValueError(f"`{name}` (={shown(value)}) must have one entry per axis ({ndim}), not {len(value)}.")
@@ -59,7 +59,7 @@ def per_axis(name: str, value: int | Sequence[int], ndim: int) -> tuple[int, ...
 
 
 def floating(name: str, x: Tensor) -> Tensor:
-    """`x` if it is a real floating tensor."""
+    """Return `x` if it is a real floating tensor."""
     import torch
 
     if not isinstance(x, torch.Tensor):
@@ -73,7 +73,7 @@ def floating(name: str, x: Tensor) -> Tensor:
 
 
 def maps(name: str, x: Tensor, ndim: int) -> Tensor:
-    """`x` if it is a floating batch of maps (B, C, d1..dn) without a zero-sized axis behind B."""
+    """Return `x` if it is a floating batch of maps (B, C, d1..dn); only B may be zero."""
     floating(name, x)
     if x.dim() != ndim + 2:
         axes = ", ".join(["B", "C", *("HW" if ndim == 2 else ["W"] if ndim == 1 else ["D", "H", "W"])])
@@ -89,7 +89,7 @@ def maps(name: str, x: Tensor, ndim: int) -> Tensor:
 
 
 def dimensions(ndim: object) -> int:
-    """`ndim` if it is one of the numbers of dimensions torch has operators for."""
+    """Return `ndim` if it is 1, 2 or 3, for which torch has operators."""
     if ndim not in (1, 2, 3):
         raise ValueError(f"`ndim` (={shown(ndim)}) must be 1, 2 or 3.")
     return integer("ndim", ndim)

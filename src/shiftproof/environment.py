@@ -1,4 +1,4 @@
-"""Where a number comes from: the machine, the versions, the commit."""
+"""What produced a result: the machine, the versions, the commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shiftproof.ghs.backend import native
 
 
 def machine() -> dict[str, Any]:
-    """The hardware and the versions that decide about speed and rounding."""
+    """The hardware and the versions, which affect speed and rounding."""
     return {
         "system": platform.platform(),
         "processor": _processor(),
@@ -33,12 +33,12 @@ def machine() -> dict[str, Any]:
 
 @functools.cache
 def code() -> dict[str, Any]:
-    """The version of the package; its commit, and whether files differ from it, where it runs from a checkout.
+    """The version of the package. In a git checkout also the commit, and whether files differ from it.
 
-    Asked once: a long run asks at its start, before anybody changes the files it was loaded from.
+    The result is cached, so a long run records the state at its start even if files change later.
     """
     home = Path(__file__).parent
-    # installed into the environment of another project, the package must not take that one's commit for its own
+    # the package may be installed inside the checkout of another project, whose commit is not ours
     ours = _git(home, "ls-files", "--error-unmatch", Path(__file__).name) is not None
     commit = _git(home, "rev-parse", "HEAD") if ours else None
     changed = None if commit is None else bool(_git(home, "status", "--porcelain", "--untracked-files=no", ":/src"))

@@ -1,4 +1,4 @@
-"""How far long work has come, on the standard error: bars on a terminal, lines elsewhere, or nothing."""
+"""Progress of long operations on standard error: bars on a terminal, lines elsewhere, nothing if quiet."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Report = Callable[[str, float, "int | None"], None]  # (what, done, total if it is known)
+ProgressCallback = Callable[[str, float, "int | None"], None]  # (what, done, total if it is known)
 
 _quiet = False
 
 
 @contextlib.contextmanager
 def hushed(quiet: bool) -> Iterator[None]:
-    """Say nothing meanwhile, if `quiet`; errors are not meant, they are raised."""
+    """Print no progress inside this block if `quiet`. Errors are not affected."""
     global _quiet
     before, _quiet = _quiet, _quiet or quiet
     try:
@@ -24,21 +24,21 @@ def hushed(quiet: bool) -> Iterator[None]:
 
 
 def quiet() -> bool:
-    """Whether nothing should be said."""
+    """Whether progress is switched off."""
     return _quiet
 
 
 def say(text: str) -> None:
-    """One line."""
+    """Print one line, unless quiet."""
     if not _quiet:
         print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def reporting(title: str = "", *, bytes_: bool = False) -> Iterator[Report]:
-    """A function that takes (what, done, total): a bar for each `what` on a terminal, a line elsewhere.
+def reporting(title: str = "", *, bytes_: bool = False) -> Iterator[ProgressCallback]:
+    """Yield a function of (what, done, total). It shows a bar for each `what` on a terminal, a line elsewhere.
 
-    `title` stands before each line; `bytes_` says that bytes are counted.
+    `title` is printed before each line; `bytes_` means that `done` and `total` count bytes.
     """
     if _quiet or not sys.stderr.isatty():
         seen = set()

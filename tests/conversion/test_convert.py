@@ -201,7 +201,7 @@ def test_align_leaves_the_network_as_it_is() -> None:
 def test_methods_of_the_user() -> None:
     class Mine(Downsample):
         def __init__(self, channels: int, stride: Any, padding: str, ndim: int) -> None:
-            super().__init__(stride, ndim, padding)
+            super().__init__(stride, ndim)
 
         def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
             return F.avg_pool2d(x, self.stride, ceil_mode=True)

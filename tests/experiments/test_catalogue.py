@@ -1,10 +1,12 @@
 """The runs of every table."""
 
 import pytest
+import torch
 
 from helpers.tiny_runs import change_the_default
 from shiftproof.experiments import catalogue
 from shiftproof.layers import resolve_options
+from shiftproof.models import create_model
 
 
 def test_a_table_is_a_list_of_runs() -> None:
@@ -25,9 +27,14 @@ def test_a_table_is_a_list_of_runs() -> None:
         catalogue.configs("tabel1", "smoke")
 
 
-def test_the_rows_of_the_ablation_are_different_runs() -> None:
+def test_every_variant_of_the_ablation_runs() -> None:
+    """Each row is a network of its own."""
     configs = catalogue.configs("ablation", "smoke", seeds=[0])
     assert len({catalogue.run_name(c) for c in configs}) == len(catalogue.ABLATION) == len(configs)
+    for c in configs:
+        model = create_model(c.model.name, c.model.method, head=c.model.head, share=c.model.share, **c.model.options)
+        assert model(torch.rand(2, 3, 32, 32)).isfinite().all()
+    assert catalogue.settings("ablation", "laptop").on == "validation"
 
 
 def test_configurations_have_their_options_in_full() -> None:

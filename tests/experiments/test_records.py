@@ -82,7 +82,7 @@ def test_a_changed_default_changes_no_identity(monkeypatch: pytest.MonkeyPatch) 
     explicit = {"model.options": resolve(configure("smoke")).model.options, "model.head": "pool"}
     before, tree = key(configure("smoke")), resolve(configure("smoke")).to_dict()
     change_the_default(monkeypatch)
-    monkeypatch.setitem(ModelConfig.__init__.__kwdefaults__, "head", "flatten")  # type: ignore[attr-defined, index]
+    monkeypatch.setitem(ModelConfig.__init__.__kwdefaults__, "head", "flatten")  # type: ignore[arg-type]
     assert configure("smoke").model.head == "flatten"
     assert key(configure("smoke")) != before
     assert records.identity(tree, "resnet20", "digits", {}) == before

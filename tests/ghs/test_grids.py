@@ -33,7 +33,7 @@ def test_periodic_samples_leave_no_seam(size: int, count: int) -> None:
 @pytest.mark.parametrize(("size", "count"), [(32, 16), (30, 15), (9, 3), (31, 11), (2, 1), (6, 6), (1, 1), (12, 5)])
 def test_a_sample_lies_on_the_pivot(size: int, count: int) -> None:
     """The grid `pivot` is the periodic one, moved by less than a step, and has a sample on the middle pixel."""
-    y = grids.samples(size, count, "pivot")
+    y = grids.samples(size, count, "anchored")
     assert y[count // 2] == grids.pixels(size)[size // 2]
     moved = y - grids.samples(size, count, "periodic")
     assert np.allclose(moved, moved[0], atol=1e-15)
@@ -42,7 +42,7 @@ def test_a_sample_lies_on_the_pivot(size: int, count: int) -> None:
 
 @pytest.mark.parametrize(("size", "count"), [(15, 8), (11, 6), (29, 15), (21, 11), (3, 2)])
 def test_on_odd_axes_the_grid_is_symmetric_around_the_pivot(size: int, count: int) -> None:
-    y = grids.samples(size, count, "pivot")
+    y = grids.samples(size, count, "anchored")
     assert np.allclose(y, -y[::-1], atol=1e-15)
 
 

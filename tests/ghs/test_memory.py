@@ -13,7 +13,7 @@ from torch import Tensor
 
 from helpers import tally
 from shiftproof.ghs.backend import native
-from shiftproof.ghs.matrix import _cache
+from shiftproof.ghs.sampling import _plans
 from shiftproof.layers import GHS2d, create_downsample
 from shiftproof.models import create_model
 
@@ -25,11 +25,12 @@ GROWTH = 16  # MiB, of which an allocator may keep some
 # the first passes fill the cache and the allocator's lists; the room of the cache is made small, so that it overflows
 FLAT = """
 import sys, torch
-from shiftproof import kernels, native
+from shiftproof.ghs import sampling
+from shiftproof.ghs.backend import native
 from shiftproof.layers import GHS2d
 torch.set_num_threads(1)
 capacity, passes, sizes = (int(word) for word in sys.argv[1:])
-kernels._cache.capacity = capacity
+sampling._plans.capacity = capacity
 layer, every = GHS2d(2), [(1 + i // 5, 1 + i % 5) for i in range(sizes)]
 
 def resident():
@@ -41,12 +42,12 @@ def run(count):
         y = layer(x)
         if x.requires_grad:
             y.sum().backward()
-        assert kernels._cache.bytes <= capacity
+        assert sampling._plans.bytes <= capacity
 
 run(2 * sizes)
 before = resident()
 run(passes)
-print(native.library is not None, resident() - before, len(kernels._cache))
+print(native.library is not None, resident() - before, len(sampling._plans))
 """
 
 
@@ -54,13 +55,13 @@ print(native.library is not None, resident() - before, len(kernels._cache))
 @pytest.mark.parametrize("compiled", ["1", pytest.param("0", marks=pytest.mark.slow)])
 def test_memory_is_flat(compiled: str) -> None:
     """10,000 passes forward (a tenth of them backward too) with 500 sizes; the cache has room for a few of them."""
-    words = [sys.executable, "-c", FLAT, str(2**15), str(PASSES), str(SIZES)]
+    words = [sys.executable, "-c", FLAT, str(2**18), str(PASSES), str(SIZES)]
     environment = os.environ | {"SHIFTPROOF_NATIVE": compiled}
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
     kernels, growth, kept = done.stdout.split()
     assert (kernels == "True") == (compiled == "1" and native.library is not None)
     assert float(growth) < GROWTH
-    assert 5 < int(kept) < SIZES // 5  # there are 100 matrices
+    assert 5 < int(kept) < SIZES // 5  # there are 500 plans
     tally.count(
         SECTION, f"passes with {SIZES} sizes, {'compiled kernels' if kernels == 'True' else 'torch only'}", PASSES
     )
@@ -68,15 +69,15 @@ def test_memory_is_flat(compiled: str) -> None:
 
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The matrices of every size that ever came by do not fit; those that stay are counted right."""
-    _cache.clear()  # what other tests left there was welcome then
-    monkeypatch.setattr(_cache, "capacity", 2**15)
+    """The plans of every size that ever came by do not fit; those that stay are counted right."""
+    _plans.clear()  # what other tests left there was welcome then
+    monkeypatch.setattr(_plans, "capacity", 2**18)
     layer = GHS2d(2)
     for n in range(10, 90):
         layer(torch.zeros(1, 1, n, n + 1))
-        assert _cache.bytes <= _cache.capacity
-    assert 1 < len(_cache) < 40
-    assert _cache.bytes == sum(t.untyped_storage().nbytes() for t in _cache._items.values())
+        assert _plans.bytes <= _plans.capacity
+    assert 1 < len(_plans) < 40
+    assert _plans.bytes == sum(plan.nbytes for plan, _ in _plans._items.values())
 
 
 def together(calls: Sequence[tuple[torch.nn.Module, Tensor]]) -> list[Tensor]:
@@ -130,7 +131,7 @@ def test_threads_give_the_same_bits(method: str, compiled: bool, monkeypatch: py
         monkeypatch.setattr(native, "library", None)
     layer = create_downsample(method, 4).eval()
     for _ in range(10):
-        _cache.clear()
+        _plans.clear()
         calls = [(layer, torch.randn(2, 4, 20 + 2 * (i % 4), 24)) for i in range(THREADS)]
         found = together(calls)
         for (_, x), y in zip(calls, found):

@@ -16,7 +16,8 @@ from helpers.laws import effort
 from shiftproof.ghs.backend import native
 from shiftproof.ghs.basis import CONDITION_LIMIT
 from shiftproof.ghs.functions import gauss_hermite
-from shiftproof.ghs.matrix import GHS, GHS_PAPER, Kernel, sampling_matrix
+from shiftproof.ghs.kernel import GHS, GHS_PAPER, Hermite, Kernel, Local
+from shiftproof.ghs.matrix import sampling_matrix
 from shiftproof.ghs.moments import condition_number, moments, reconstruct
 from shiftproof.layers import GHS1d, GHS2d
 
@@ -50,7 +51,7 @@ def test_functions_at_random_orders_and_positions(order: int, t: float, power: i
     tally.measured(SECTION, "absolute error of a function of order 0..5,000", error, FUNCTIONS)
 
 
-kernels = st.sampled_from([GHS, GHS_PAPER, Kernel(orders="2N"), Kernel(gain="paper")])
+kernels = st.sampled_from([GHS, GHS_PAPER, Hermite(orders="2N"), Hermite(gain="paper"), Local(4)])
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -73,11 +74,11 @@ def test_layer_against_float64(dtype: torch.dtype, compiled: bool, monkeypatch: 
     )
     def law(sizes: tuple[int, int], stride: int, kernel: Kernel, power: int, seed: int) -> None:
         x = (torch.randn(2, 3, *sizes, generator=torch.Generator().manual_seed(seed)) * 2.0**power).to(dtype)
-        layer = GHS2d(stride, **vars(kernel))
+        layer = GHS2d(stride, kernel=kernel)
         selection = layer.select(x)
         matrices = [torch.from_numpy(sampling_matrix(n, -(-n // stride), kernel)) for n in sizes]
-        turned = [f.roll([n // 2 - int(p) for n, p in zip(sizes, s)], (1, 2)) for f, s in zip(x.double(), selection)]
-        exact = matrices[0] @ torch.stack(turned) @ matrices[1].mT
+        rolled = [f.roll([n // 2 - int(p) for n, p in zip(sizes, s)], (1, 2)) for f, s in zip(x.double(), selection)]
+        exact = matrices[0] @ torch.stack(rolled) @ matrices[1].mT
         gain = math.prod(float(matrix.abs().sum(1).max()) for matrix in matrices)
         error = float((layer(x, selection).double() - exact).abs().max()) / (float(x.double().abs().max()) * gain)
         assert error <= bound

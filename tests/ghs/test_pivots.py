@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from helpers.laws import all_shifts, best_position, hard_maps, phase_scores
-from shiftproof.ghs import pivots
-from shiftproof.ghs.pivots import aligned_rank, dense_rank, score_energy, score_phase, select_pivot
+from shiftproof.ghs import ties
+from shiftproof.ghs.pivots import Rule, score_energy, score_phase, select_pivot
+from shiftproof.ghs.ties import aligned_rank, dense_rank
 from shiftproof.maps.shifts import circular_shift
 
 
@@ -50,7 +51,7 @@ def test_equal_ranks_mean_equal_aligned_maps(x: Tensor) -> None:
 @given(x=tied_maps(levels=2))
 def test_spare_doublings_change_nothing(x: Tensor) -> None:
     enough = aligned_rank(x.amax(1), [x])
-    assert torch.equal(aligned_rank(x.amax(1), [x], plan=(2, [9, 9])), enough)
+    assert torch.equal(aligned_rank(x.amax(1), [x], schedule=(2, [9, 9])), enough)
 
 
 def test_budget_of_shortcuts_changes_nothing() -> None:
@@ -59,7 +60,7 @@ def test_budget_of_shortcuts_changes_nothing() -> None:
     full = select_pivot(x)
     aligned = circular_shift(x, -full)
     for budget in (1, 3, 1000):
-        left = pivots._eliminate(x.amax(1), [x], budget)
+        left = ties._eliminate(x.amax(1), [x], budget)
         rank = aligned_rank(x.amax(1), [x])
         index = torch.where(left, rank, -1).argmax(1)
         other = torch.stack([index // 5, index % 5], 1)
@@ -127,7 +128,7 @@ def test_equal_phases_are_equal_in_any_order() -> None:
 
 
 def test_phases_need_the_sizes_of_the_output() -> None:
-    with pytest.raises(ValueError, match=r"`pivot='phase'` needs `counts`"):
+    with pytest.raises(ValueError, match=r"`pivot_rule='phase'` needs `counts`"):
         select_pivot(torch.rand(1, 1, 4, 4), "phase")
 
 
@@ -142,7 +143,7 @@ def test_ties_that_only_the_full_ranking_decides() -> None:
     x = torch.zeros(1, 1, 16, 16)
     x[0, 0, 0, 0] = x[0, 0, 8, 0] = 1.0
     x[0, 0, 12, 3] = 0.5
-    assert int(pivots._eliminate(x.amax(1), [x]).sum()) > 1
+    assert int(ties._eliminate(x.amax(1), [x]).sum()) > 1
     reference = circular_shift(x, -select_pivot(x))
     for shift in all_shifts((16, 16)):
         moved = circular_shift(x, shift)
@@ -150,7 +151,7 @@ def test_ties_that_only_the_full_ranking_decides() -> None:
 
 
 @pytest.mark.parametrize("rule", [lambda x: (x > 0.5).all(1), lambda x: x.long().sum(1)], ids=["bool", "integer"])
-def test_scores_need_not_be_floating(rule: pivots.Rule) -> None:
+def test_scores_need_not_be_floating(rule: Rule) -> None:
     x = (torch.rand(4, 3, 5, 6) * 2).round()
     reference = circular_shift(x, -select_pivot(x, rule))
     for shift in all_shifts((5, 6)):
@@ -167,16 +168,6 @@ def test_window_rule_stays_with_the_maxima() -> None:
     x[0, 0, 4, 5] = -torch.inf
     row, column = select_pivot(x, ties="window")[0].tolist()
     assert x[0, 0, row, column] == torch.inf
-
-
-def test_one_pivot_per_channel() -> None:
-    x = torch.randn(2, 3, 5, 7)
-    pivots = select_pivot(x, "per-channel")
-    assert pivots.shape == (2, 3, 2)
-    for b in range(2):
-        for c in range(3):
-            row, column = pivots[b, c].tolist()
-            assert x[b, c, row, column] == x[b, c].max()
 
 
 def test_energy_is_the_sum_of_squares() -> None:
@@ -207,8 +198,6 @@ def test_nan_has_no_pivot_and_disturbs_nobody() -> None:
         assert pivot[1].tolist() == [-1, -1]
         if rule == "max":
             assert torch.equal(pivot[[0, 2]], clean[[0, 2]])
-    assert select_pivot(x, "per-channel")[1].tolist()[1] == [-1, -1]
-    assert select_pivot(x, "per-channel")[1].tolist()[0] != [-1, -1]
 
 
 def test_nan_is_not_made_up_for_by_a_tie_elsewhere() -> None:
@@ -247,11 +236,6 @@ def test_companions_do_not_overrule_the_map() -> None:
     assert torch.equal(select_pivot(x, companions=[other]), select_pivot(x))
 
 
-def test_per_channel_companions_need_the_same_channels() -> None:
-    with pytest.raises(ValueError, match="must have the shape of `x`"):
-        select_pivot(torch.zeros(1, 2, 3, 3), "per-channel", companions=[torch.zeros(1, 1, 3, 3)])
-
-
 def test_window_rule_prefers_the_larger_neighbourhood() -> None:
     """The paper's suggestion: of two equal maxima, the one with the larger 3 x 3, then 5 x 5 sum."""
     x = torch.zeros(1, 1, 9, 9)
@@ -282,10 +266,10 @@ def test_dense_rank() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pivot": "maximum"}, "`pivot` .='maximum'. must be one of 'max', 'phase', 'energy', 'per-channel'"),
-        ({"pivot": 3}, "`pivot` must be a name or a function, not int"),
+        ({"rule": "maximum"}, "`pivot_rule` .='maximum'. must be one of 'max', 'phase', 'energy'"),
+        ({"rule": 3}, "`pivot_rule` must be a name or a function, not int"),
         ({"ties": "coin"}, "`ties` .='coin'. must be one of 'exact', 'window', 'first'"),
-        ({"pivot": lambda x: x}, "must return scores of shape"),
+        ({"rule": lambda x: x}, "must return scores of shape"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
@@ -295,4 +279,3 @@ def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
 
 def test_empty_batch() -> None:
     assert select_pivot(torch.zeros(0, 2, 3, 3)).shape == (0, 2)
-    assert select_pivot(torch.zeros(0, 2, 3, 3), "per-channel").shape == (0, 2, 2)

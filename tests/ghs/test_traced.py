@@ -14,7 +14,7 @@ from shiftproof.invariance import assert_shift_invariant, same_bits
 from shiftproof.layers import GHS1d, GHS2d, GHS3d
 from shiftproof.maps.shifts import circular_shift
 
-LAYERS = {"ghs": GHS2d(), "paper": GHS2d.paper(pivot="energy"), "per-channel": GHS2d(pivot="per-channel")}
+LAYERS = {"ghs": GHS2d(), "paper": GHS2d.paper(pivot_rule="energy"), "local": GHS2d(kernel="local(order=2)")}
 
 pytestmark = quiet
 

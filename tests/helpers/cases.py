@@ -1,6 +1,5 @@
 """Random uses of a downsampling method: every option, any shape, memory layout and kind of values."""
 
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from torch import Tensor
 from helpers.laws import DTYPES, all_shifts, hard_maps, stir
 from shiftproof.ghs.basis import PROJECTIONS
 from shiftproof.ghs.grids import GRIDS
-from shiftproof.ghs.matrix import EXTENSIONS, GAINS, TAPERS
-from shiftproof.ghs.pivots import PIVOTS, TIES
+from shiftproof.ghs.kernel import EXTENSIONS, GAINS, TAPERS, Hermite, Local
+from shiftproof.ghs.pivots import PIVOT_RULES
 from shiftproof.ghs.sampling import ANCHORS
-from shiftproof.layers import Downsample, base, create_downsample, methods
+from shiftproof.ghs.ties import TIES
+from shiftproof.layers import Downsample, create_downsample, methods, registry
 from shiftproof.layers.polyphase import CRITERIA
 from shiftproof.maps.padding import BORDERS
 
@@ -38,18 +38,32 @@ def per_axis(low: int, *high: int) -> st.SearchStrategy[int | tuple[int, ...]]:
     return st.integers(low, min(high)) | st.tuples(*(st.integers(low, n) for n in high))
 
 
+@st.composite
+def hermites(draw: st.DrawFn) -> Hermite | str:
+    """Any kernel of the paper's family, as a spec or as its text."""
+    projection = draw(st.sampled_from(PROJECTIONS))
+    orders: Any = draw(st.sampled_from(["4N", "N", "M", "N/2", "2N", 5]))
+    sigma: Any = draw(st.sampled_from(["band", "rule", "0.8*band", "2*rule", 0.4]))
+    kernel = Hermite(
+        orders,
+        sigma,
+        draw(st.sampled_from(EXTENSIONS)),
+        projection,
+        draw(st.sampled_from(GAINS)),
+        "none" if projection == "least-squares" else draw(st.sampled_from(TAPERS)),
+    )
+    return str(kernel) if draw(st.booleans()) else kernel
+
+
 # option -> its values for maps of some channels and sizes; the words come from the source, so a new one is tried
 OPTIONS: dict[str, Callable[[int, tuple[int, ...]], st.SearchStrategy[Any]]] = {
     "output_size": lambda channels, sizes: per_axis(1, *sizes),
-    "orders": lambda channels, sizes: st.sampled_from(["4N", "N", "M", "N/2", "2N", 5]),
-    "sigma": lambda channels, sizes: st.sampled_from(["band", "rule", "0.8*band", "2*rule", 0.4]),
-    "extension": lambda channels, sizes: st.sampled_from(EXTENSIONS),
+    "kernel": lambda channels, sizes: (
+        hermites() | st.builds(Local, st.integers(0, 8), st.sampled_from([0.8, 1.0, 1.25]))
+    ),
     "grid": lambda channels, sizes: st.sampled_from(GRIDS),
-    "projection": lambda channels, sizes: st.sampled_from(PROJECTIONS),
-    "gain": lambda channels, sizes: st.sampled_from(GAINS),
-    "taper": lambda channels, sizes: st.sampled_from(TAPERS),
     "anchor": lambda channels, sizes: st.sampled_from(ANCHORS),
-    "pivot": lambda channels, sizes: st.sampled_from([*PIVOTS, strongest]),
+    "pivot_rule": lambda channels, sizes: st.sampled_from([*PIVOT_RULES, strongest]),
     "ties": lambda channels, sizes: st.sampled_from(TIES),
     "return_selection": lambda channels, sizes: st.booleans(),
     "kernel_size": lambda channels, sizes: st.none() | per_axis(1, *[5] * len(sizes)),
@@ -67,8 +81,7 @@ OPTIONS: dict[str, Callable[[int, tuple[int, ...]], st.SearchStrategy[Any]]] = {
 
 def options_of(method: str) -> list[str]:
     """The names of a method's own options, as its signature has them."""
-    parameters = inspect.signature(base._registry[method][1]).parameters.values()
-    return [p.name for p in parameters if p.name not in COMMON and p.kind is not p.VAR_KEYWORD]
+    return list(registry._registry[method].options)
 
 
 @dataclass(frozen=True)
@@ -174,6 +187,10 @@ def cases(draw: st.DrawFn, method: str) -> Case:
     for name in options_of(options["inner"]) if "inner" in options else []:
         if name not in names and draw(st.booleans()):
             options[name] = draw(OPTIONS[name](channels, tuple(sizes)))
+    paper = "ghs-paper" in (method, options.get("inner"))
+    anchor = options.get("anchor") if method != "align" else None  # its own, not that of `inner`
+    if (anchor or ("corner" if paper else "center")) == "corner" and options.get("grid", "anchored") == "anchored":
+        options |= {} if paper and "grid" not in options else {"grid": "periodic"}  # refused: a sample in the middle
     return Case(
         method,
         options,

@@ -5,6 +5,7 @@ and a run takes a second instead of five.
 """
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import pathlib
@@ -30,8 +31,13 @@ from shiftproof.training.journal import Journal
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["shiftproof.experiments.sweep", "shiftproof.training.loop"]
-    + ["sklearn.datasets", "safetensors.torch", "torch._dynamo"]
+    [
+        "shiftproof.experiments.sweep",
+        "shiftproof.training.loop",
+        "sklearn.datasets",
+        "safetensors.torch",
+        "torch._dynamo",
+    ]
 )
 PATIENCE = 120.0  # seconds; a guard against hanging, no measure of speed
 PLACES = ("step", "write", "half", "rename", "renamed", "removal", "log")
@@ -170,7 +176,7 @@ def _plant(fault: Fault) -> None:
         case "clock":
             _jump()
         case "claim":
-            before(loop, "claimed", lambda *_: True)
+            before(loop, "locked_folder", lambda *_: True)
         case "step":
             before(torch.optim.SGD, "step", lambda *_: True)
         case "write":
@@ -201,15 +207,9 @@ def _do(deed: signal.Signals | Path | None) -> None:
 
 
 def _jump() -> None:
-    """Every look at a clock finds it hours ahead, or hours back."""
-    for name in ("time", "monotonic"):
-        original, state = getattr(time, name), [0]
-
-        def jumping(original: Any = original, state: list[int] = state) -> float:
-            state[0] += 1
-            return float(original()) + 3600 * (5, -4, 9, 0, -7)[state[0] % 5]
-
-        setattr(time, name, jumping)
+    """Every look at the clock on the wall finds it hours ahead, or hours back."""
+    original, jumps = time.time, itertools.cycle((-4, 9, 0, -7, 5))
+    time.time = lambda: original() + 3600 * next(jumps)
 
 
 @contextlib.contextmanager

@@ -27,11 +27,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from shiftproof.data import formats, sources, store
+from shiftproof.data import folders, formats, sources, store
 from shiftproof.experiments import records
 from shiftproof.models.loading import load_weights, save_model
 from shiftproof.models.predictor import load_predictor
-from shiftproof.safe_io import pictures
+from shiftproof.safe_io import archives, pictures
 from shiftproof.training import checkpoint, config, journal, runs
 
 Wrap = Callable[[bytes], bytes]
@@ -62,7 +62,7 @@ def idx(path: Path) -> None:
 
 
 def idx_gz(path: Path) -> None:
-    store.LIMIT = UNPACKED
+    formats.LARGEST_FILE = UNPACKED
     content = formats.idx_from_gzip(path.read_bytes(), path, 3)
     assert len(content) <= UNPACKED
 
@@ -78,8 +78,7 @@ def amat(path: Path) -> None:
 
 
 def archive(path: Path) -> None:
-    store.LIMIT = UNPACKED
-    found = list(store.contents(path, path.name, MEMBERS))
+    found = list(archives.read_members(path, path.name, MEMBERS, UNPACKED))
     assert {name for name, _ in found} <= set(MEMBERS)
     assert len(found) <= len(MEMBERS)
     assert sum(len(content) for _, content in found) <= UNPACKED
@@ -89,9 +88,9 @@ def into_store(path: Path) -> None:
     """As `shiftproof data import` does it, with small files whose sums are known."""
     files = tuple(sources.File(name, 3073, store.md5(_member(name))) for name in MEMBERS)
     source = sources.Source("set", 2, files, ())
-    sources.add(path.parent / "store", source, path, path.name)
+    store.add(path.parent / "store", source, path, path.name)
     for file in files:
-        here = sources.location(path.parent / "store", source, file)
+        here = store.location(path.parent / "store", source, file)
         assert not here.exists() or here.read_bytes() == _member(file.name)
 
 
@@ -103,9 +102,9 @@ def picture(path: Path) -> None:
 
 
 def picture_of_a_set(path: Path) -> None:
-    images = formats.read_images([path])
-    assert images.dtype == np.uint8
-    assert images.ndim == 4
+    images = folders.read_images([path])
+    assert images.dtype == torch.uint8
+    assert images.dim() == 4
 
 
 def picture_with_ghostscript(path: Path) -> None:

@@ -1,5 +1,6 @@
 """A process of its own that reads files: watched, with a ceiling on its memory, ended where it hangs."""
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -82,7 +83,7 @@ def _serve(pipe: Connection) -> None:
         module, function, path = pipe.recv()
         name = f"{module}.{function}"
         if name not in known:
-            known[name] = getattr(__import__(module), function)
+            known[name] = getattr(importlib.import_module(module), function)
         place[0] = os.path.realpath(os.path.dirname(path))
         os.chdir(place[0])
         resource.setrlimit(resource.RLIMIT_AS, (_memory("VmSize") + ROOM, resource.RLIM_INFINITY))

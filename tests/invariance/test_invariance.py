@@ -11,7 +11,6 @@ from torch import Tensor
 
 from helpers.laws import all_shifts
 from shiftproof.invariance import (
-    _equivariance_error,
     assert_shift_equivariant,
     assert_shift_invariant,
     consistency,
@@ -19,6 +18,7 @@ from shiftproof.invariance import (
     shift_error,
     survey,
 )
+from shiftproof.invariance.assertions import _equivariance_error
 from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift
 
 

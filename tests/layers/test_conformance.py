@@ -26,8 +26,9 @@ from helpers.laws import (
 )
 from helpers.tracers import DYNAMIC, quiet, to_onnx
 from shiftproof import layers
-from shiftproof.ghs.matrix import GHS_PAPER, Kernel, sampling_matrix
-from shiftproof.ghs.sampling import ghs2d, select
+from shiftproof.ghs.kernel import GHS, GHS_PAPER, Kernel
+from shiftproof.ghs.matrix import sampling_matrix
+from shiftproof.ghs.sampling import find_pivot, ghs2d
 from shiftproof.invariance import assert_shift_equivariant, assert_shift_invariant, same_bits
 from shiftproof.layers import (
     APS,
@@ -43,6 +44,7 @@ from shiftproof.layers import (
     methods,
     stochastic_pool,
 )
+from shiftproof.layers.ghs import PAPER
 
 pytestmark = quiet
 PADDINGS = ["circular", "reflect", "replicate", "zeros"]
@@ -185,12 +187,12 @@ def lps_oracle(layer: Any, x: Tensor) -> Tensor:
     return component_oracle(layer, x, best)
 
 
-def ghs_oracle(kernel: Kernel, centre: bool) -> Callable[[Downsample, Tensor], Tensor]:
+def ghs_oracle(kernel: Kernel, grid: str, centre: bool) -> Callable[[Downsample, Tensor], Tensor]:
     def oracle(layer: Downsample, x: Tensor) -> Tensor:
         counts = [-(-m // layer.stride[0]) for m in x.shape[2:]]
         out = aligned(x, [m // 2 if centre else 0 for m in x.shape[2:]], counts if centre else ())
         for axis, (m, n) in enumerate(zip(x.shape[2:], counts), start=2):
-            matrix = torch.from_numpy(sampling_matrix(m, n, kernel))
+            matrix = torch.from_numpy(sampling_matrix(m, n, kernel, grid))
             out = torch.tensordot(out, matrix, ([axis], [1])).movedim(-1, axis)
         return out
 
@@ -228,8 +230,8 @@ CASES = {
     ),
     "aps": Case(aps_oracle, "equivariant"),
     "lps": Case(lps_oracle, "equivariant", ("features.weight", "features.bias", "logit.weight", "logit.bias")),
-    "ghs": Case(ghs_oracle(Kernel(), centre=True), "exact-invariant"),
-    "ghs-paper": Case(ghs_oracle(GHS_PAPER, centre=False), "exact-invariant"),
+    "ghs": Case(ghs_oracle(GHS, "anchored", centre=True), "exact-invariant"),
+    "ghs-paper": Case(ghs_oracle(GHS_PAPER, "inclusive", centre=False), "exact-invariant"),
 }
 every_method = pytest.mark.parametrize("method", CASES)
 
@@ -281,7 +283,7 @@ def test_ties_do_not_disturb_the_oracle(method: str) -> None:
 
 FUNCTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "strided": lambda layer, x: layers.subsample(x),
-    "align": lambda layer, x: layers.subsample(layers.roll_to_pivot(x, select(x))),
+    "align": lambda layer, x: layers.subsample(layers.roll_to_pivot(x, find_pivot(x))),
     "max": lambda layer, x: layers.max_pool(x),
     "avg": lambda layer, x: layers.avg_pool(x),
     "stochastic": lambda layer, x: layers.stochastic_pool(x),
@@ -291,7 +293,7 @@ FUNCTIONS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "aps": lambda layer, x: layers.polyphase_pool(layers.blur_pool(x, 1), layers.select_component(x)),
     "lps": lambda layer, x: layers.polyphase_pool(layers.blur_pool(x, 1), layer.logits(x).argmax(1)),
     "ghs": lambda layer, x: ghs2d(x),
-    "ghs-paper": lambda layer, x: ghs2d(x, **vars(GHS_PAPER), anchor="corner", pivot="max"),
+    "ghs-paper": lambda layer, x: ghs2d(x, **PAPER),
 }
 
 
@@ -580,7 +582,7 @@ def test_adaptive_filters_have_groups() -> None:
 def test_align_hands_its_options_on() -> None:
     layer = create_downsample("align", 3, inner="lpf", taps=5)
     x = torch.randn(2, 3, 8, 8)
-    assert torch.equal(layer(x), layers.blur_pool(layers.roll_to_pivot(x, select(x)), taps=5))
+    assert torch.equal(layer(x), layers.blur_pool(layers.roll_to_pivot(x, find_pivot(x)), taps=5))
     with pytest.raises(TypeError, match=r"method 'lpf' has no option `tap`"):
         create_downsample("align", 3, inner="lpf", tap=5)
     front, inner = layer.split()

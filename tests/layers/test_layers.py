@@ -18,13 +18,14 @@ from shiftproof.layers import (
     Downsample,
     GHS2d,
     MaxPool,
-    base,
+    PaddedDownsample,
     blur_pool,
     create_downsample,
     max_pool,
     methods,
     polyphase_pool,
     register_method,
+    registry,
     select_component,
 )
 from shiftproof.maps.shifts import circular_shift
@@ -174,7 +175,7 @@ def test_repr_says_what_the_layer_does() -> None:
         repr(BlurPool(stride=(2, 1), dense_max=2)) == "BlurPool(stride=(2, 1), padding='circular', taps=3, dense_max=2)"
     )
     assert repr(APS(ndim=1)) == "APS(stride=2, ndim=1, padding='circular', taps=3, criterion='l2')"
-    assert repr(APS(dense_max=3)).endswith("dense_max=3)")
+    assert repr(APS(dense_max=3)).endswith("taps=3, dense_max=3, criterion='l2')")
     assert repr(GHS2d(output_size=4, ties="first", return_selection=True)) == (
         "GHS2d(output_size=(4, 4), ties='first', return_selection=True)"
     )
@@ -184,7 +185,7 @@ def test_registering_a_method() -> None:
     """One decorator, and the method is known by name everywhere."""
 
     @register_method("mean-of-test")
-    class Mean(Downsample):
+    class Mean(PaddedDownsample):
         def __init__(self, channels: int, stride: int, padding: str, ndim: int = 2, gain: float = 1.0) -> None:
             super().__init__(stride, ndim, padding)
             self.gain = gain
@@ -205,7 +206,7 @@ def test_registering_a_method() -> None:
             create_downsample("mean-of-test", channels=2, gian=2.0)
         assert isinstance(create_downsample(Mean, channels=2), Mean)
     finally:
-        del base._registry["mean-of-test"]
+        del registry._registry["mean-of-test"]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,7 @@ def test_registering_a_method() -> None:
         (lambda: create_downsample("lpf", channels=3, tap=3), "its options are taps, dense_max"),
         (
             lambda: create_downsample("ghs", channels=3, order=3),
-            "has no option `order`; its options are output_size, orders",
+            "has no option `order`; its options are output_size, kernel",
         ),
         (lambda: create_downsample("ghs", channels=3, ndim=4), r"`ndim` \(=4\) must be 1, 2 or 3"),
         (lambda: create_downsample("max", channels=3, ndim=4), r"`ndim` \(=4\) must be 1, 2 or 3"),

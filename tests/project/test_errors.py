@@ -8,7 +8,7 @@ import torch
 
 from shiftproof.ghs.functions import gauss_hermite, hermite, hermite_series
 from shiftproof.ghs.moments import centroid_moments, condition_number, moments, reconstruct
-from shiftproof.ghs.sampling import ghs2d, max_centered_moments, sample, select
+from shiftproof.ghs.sampling import find_pivot, ghs2d, max_centered_moments
 from shiftproof.invariance import consistency, shift_error
 from shiftproof.maps.padding import pad
 from shiftproof.maps.polyphase import polyphase
@@ -45,15 +45,16 @@ WRONG: list[tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
     ("sigma", centroid_moments, (X,), {"sigma": True}),
     ("ndim", centroid_moments, (X,), {"ndim": 0}),
     ("x", max_centered_moments, (BYTES,), {}),
-    ("x", select, (BYTES,), {}),
-    ("x", sample, (BYTES, HERE), {}),
-    ("anchor", sample, (X, HERE), {"anchor": "middle"}),
-    ("stride", sample, (X, HERE), {"stride": 0}),
-    ("output_size", sample, (X, HERE), {"output_size": 0}),
-    ("output_size", sample, (X, HERE), {"output_size": 5}),
-    ("selection", sample, (X, HERE.float()), {}),
-    ("selection", sample, (X, HERE[:, :1]), {}),
-    ("pivot", ghs2d, (X,), {"pivot": "first"}),
+    ("x", find_pivot, (BYTES,), {}),
+    ("x", ghs2d, (BYTES,), {"selection": HERE}),
+    ("anchor", ghs2d, (X,), {"anchor": "middle"}),
+    ("stride", ghs2d, (X,), {"stride": 0}),
+    ("output_size", ghs2d, (X,), {"output_size": 0}),
+    ("output_size", ghs2d, (X,), {"output_size": 5}),
+    ("selection", ghs2d, (X,), {"selection": HERE.float()}),
+    ("selection", ghs2d, (X,), {"selection": HERE[:, :1]}),
+    ("pivot_rule", ghs2d, (X,), {"pivot_rule": "first"}),
+    ("kernel", ghs2d, (X,), {"kernel": "blur"}),
     ("ties", ghs2d, (X,), {"ties": "some"}),
     ("x", shift_error, (torch.sum, BYTES), {}),
     ("kind", shift_error, (torch.sum, X), {"kind": "spiral"}),
@@ -83,6 +84,6 @@ def test_an_error_names_its_argument(
 
 def test_companions_are_counted() -> None:
     with pytest.raises(TypeError, match=r"^`companions\[1\]` "):
-        select(X, X, BYTES)
+        find_pivot(X, X, BYTES)
     with pytest.raises(ValueError, match=r"^`companions\[0\]` "):
-        select(X, torch.rand(1, 1, 4, 5))
+        find_pivot(X, torch.rand(1, 1, 4, 5))

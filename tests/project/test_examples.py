@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import shiftproof as sp
-from shiftproof.layers import base
+from shiftproof.layers import registry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -28,7 +28,7 @@ def test_registering_a_method() -> None:
         x = torch.rand(2, 3, 7, 8)
         assert torch.allclose(layer(x), sp.create_downsample("avg", channels=3)(x), atol=1e-6)
     finally:
-        base._registry.pop("power", None)
+        registry._registry.pop("power", None)
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True)
     assert "ghs: largest change of the logits over 64 shifts 0\n" in done.stdout
 

@@ -13,9 +13,12 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "shiftproof"
 
 PUBLIC = {
+    "ConversionError",
     "GHS1d",
     "GHS2d",
     "GHS3d",
+    "Hermite",
+    "Local",
     "assert_shift_equivariant",
     "assert_shift_invariant",
     "circular_shift",

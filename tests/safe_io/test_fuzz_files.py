@@ -39,7 +39,7 @@ def read(sandbox: Sandbox, name: str, content: bytes) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, reader.file)
         path.write_bytes(content)
-        outcome = sandbox.call("readers", reader.function.__name__, path)
+        outcome = sandbox.call("helpers.readers", reader.function.__name__, path)
         assert not list(Path(folder).rglob("executed"))
         return outcome
 
@@ -79,10 +79,10 @@ def judge(outcome: Outcome, file: str) -> str:
 def test_the_judge_sees_what_is_wrong(
     deed: str, complaint: str, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox.PATIENCE", 5.0 if deed == "hangs" else PATIENCE)
+    monkeypatch.setattr("helpers.sandbox.PATIENCE", 5.0 if deed == "hangs" else PATIENCE)
     path = tmp_path / "in" / "file"
     path.parent.mkdir()
-    found = judge(sandbox.call("misdeeds", deed, path), "file")
+    found = judge(sandbox.call("helpers.misdeeds", deed, path), "file")
     assert found.replace("'", '"').startswith(complaint.replace("'", '"'))
     assert bool(found) == bool(complaint)
 

@@ -27,11 +27,11 @@ plain = st.recursive(
 def test_content_has_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"12345")
-    assert limits.content(path, 5) == b"12345"
-    with pytest.raises(ValueError, match=r"x: 5 bytes, and 4 are the most that is read"):
-        limits.content(path, 4)
+    assert limits.read_bounded(path, 5) == b"12345"
+    with pytest.raises(ValueError, match=r"x: 5 bytes; at most 4 are read here"):
+        limits.read_bounded(path, 4)
     with pytest.raises(FileNotFoundError):
-        limits.content(tmp_path / "missing", 4)
+        limits.read_bounded(tmp_path / "missing", 4)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
@@ -43,17 +43,17 @@ def test_what_never_ends_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     for name in ("pipe", "zero", "."):
         with pytest.raises(ValueError, match="not a regular file"):
-            limits.content(tmp_path / name, 10)
-    assert limits.content(tmp_path / "link", 10) == b"1"
+            limits.read_bounded(tmp_path / name, 10)
+    assert limits.read_bounded(tmp_path / "link", 10) == b"1"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"NaN", "NaN is no number of JSON"),
-        (b"[-Infinity]", "-Infinity is no number"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b"[-Infinity]", "-Infinity is not a JSON number"),
         (b"1e999", "1e999 is too large"),
-        (b'{"a": 1, "a": 2}', "a key stands there twice"),
+        (b'{"a": 1, "a": 2}', "a key occurs twice"),
         (b"[" * 101 + b"]" * 101, "nested deeper than 100 levels"),
         (b"[" * 10**6, "nested deeper than 100 levels"),
         (b'"\xff"', "can't decode"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shiftproof.commands.shared import parse_pairs
 from shiftproof.training.config import (
     PRESETS,
     Config,
@@ -17,7 +18,6 @@ from shiftproof.training.config import (
     differences,
     from_dict,
     keys,
-    parse_pairs,
 )
 
 
@@ -119,7 +119,7 @@ def test_unknown_tables_are_refused_even_if_empty(tree: dict[str, Any]) -> None:
         ({"optim.momentun": 1}, r"Did you mean `optim.momentum`\?"),
         ({"lr": 1}, r"`lr` is no setting. Did you mean `optim.lr`\?"),
         ({"optim.lr.x": 1}, "is a value, not a table"),
-        ({"optim.lr": "fast"}, r"in `optim`: `lr` \(='fast'\) must be of type float"),
+        ({"optim.lr": "fast"}, r"`optim.lr` \(='fast'\) must be of type float"),
         ({"optim.lr": -1}, "must be at least 0"),
         ({"optim.lr": float("nan")}, "must be finite"),
         ({"optim.epochs": 2.5}, "must be of type int"),
@@ -129,9 +129,9 @@ def test_unknown_tables_are_refused_even_if_empty(tree: dict[str, Any]) -> None:
         ({"run.compile": 1}, "must be of type bool"),
         ({"data.validation": 1.0}, "must be a share below 1"),
         ({"optim.warm_up": 1.5}, "must be a share of at most 1"),
-        ({"optim.name": "adam", "optim.nesterov": True}, "belongs to the optimizer 'sgd'"),
-        ({"data.path": "x"}, "belongs to the data set 'folder'"),
-        ({"data.name": "folder"}, "belongs to the data set 'folder'"),
+        ({"optim.name": "adam", "optim.nesterov": True}, "needs the optimizer 'sgd': `optim.name` is 'adam'"),
+        ({"data.path": "x"}, r"`data.path` \(='x'\) needs the data set 'folder': `data.name` is 'cifar10'"),
+        ({"data.name": "folder"}, "`data.path` must name the folder of pictures, because `data.name` is 'folder'"),
         ({"optim": 3}, "must be a table of settings"),
     ],
 )

@@ -29,7 +29,7 @@ CHANGES = {"data.limit": 67, "optim.batch_size": 33, "optim.epochs": 2, "run.thr
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {folders!r}  # of this file, and of the helpers
 import torch
 import test_distributed as here
 from shiftproof.training import loop
@@ -67,7 +67,7 @@ def without_norms(config: Config, dataset: Any) -> nn.Module:
 
 def torchrun(tmp_path: Path, out: Path, kind: str, *flags: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "run.py"
-    script.write_text(SCRIPT.format(tests=str(Path(__file__).parents[1])))
+    script.write_text(SCRIPT.format(folders=[str(folder) for folder in Path(__file__).parents[:2]]))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *flags]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.run(

@@ -148,7 +148,7 @@ def test_a_stop_at_the_end_of_an_epoch_and_a_kill_after_it(whole: Whole, tmp_pat
     command, log = training(tmp_path / "run"), tmp_path / "log"
     child = Child(command, log, Fault("step", 3, signal.SIGTERM))
     assert child.wait() == 130, child.said
-    assert "stopped in epoch 1; go on with --resume" in child.said
+    assert "stopped in epoch 1; continue with --resume" in child.said
     assert Child(command, log, Fault("write", file="step-")).wait() == KILLED
     finish(command, log)
     count(kills=1, resumes=2, runs=1)
@@ -175,7 +175,7 @@ def test_a_full_disk(where: str, file: str, real: bool, whole: Whole, tmp_path: 
         assert child.wait() == 2, child.said
         last = child.said.splitlines()[-1]
         assert last.startswith(f"shiftproof: {out}/")
-        assert last.endswith("make room and go on with --resume.")
+        assert last.endswith("make room and continue with --resume.")
         assert "Traceback" not in child.said
         filler.unlink(missing_ok=True)
         finish(training(out), tmp_path / "log")

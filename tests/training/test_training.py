@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from PIL import Image
 
 from shiftproof.commands.main import main
 from shiftproof.layers import Downsample
@@ -18,10 +19,12 @@ from shiftproof.training.config import Config, OptimConfig, configure
 from shiftproof.training.distributed import World
 from shiftproof.training.journal import Display, Journal, Speed
 from shiftproof.training.loop import train
-from shiftproof.training.optimizer import learning_rate, make_optimizer, pull
+from shiftproof.training.optimizer import add_l1_gradient, learning_rate, make_optimizer
 from shiftproof.training.process import threads
 from shiftproof.training.resolve import resolve
-from shiftproof.training.runs import load_data, load_run, read_result
+from shiftproof.training.runs import build_model, load_data, load_run, read_result
+from shiftproof.training.state import RunState
+from shiftproof.training.validation import validate
 
 TINY = {
     "data.limit": 96,
@@ -86,7 +89,7 @@ def test_the_network_of_a_run_can_be_loaded(whole: Path, tmp_path: Path) -> None
     _, _, validation = load_data(config)
     world = World(0, 1, torch.device("cpu"))
     plain = lambda: torch.autocast("cpu", enabled=False)  # noqa: E731
-    found = loop.measure(model, validation, dataset, torch.channels_last, world, plain)
+    found = validate(model, validation, dataset, torch.channels_last, world, plain)
     result = read_result(whole)
     assert result is not None
     assert found["validation_accuracy"] == result["best"]["validation_accuracy"]
@@ -112,7 +115,7 @@ def test_a_damaged_checkpoint_costs_nothing_but_time(
     train(None, out, resume=True)
     said = capsys.readouterr().err
     assert "do not match its digest" in said
-    assert "going on at epoch 3, step 1" in said
+    assert "resuming at epoch 3, step 1" in said
     assert weights(out) == weights(whole)
 
 
@@ -129,12 +132,12 @@ def test_adam_resumes_to_the_same_bits(changes: dict[str, Any], tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
-def test_l1_pulls_towards_zero(name: str) -> None:
+def test_l1_draws_weights_to_zero(name: str) -> None:
     """The gradient is that of the loss plus l1 * |p|."""
     model = torch.nn.Linear(3, 1, bias=False)
     optimizer = make_optimizer(model, OptimConfig(name=name, l1=0.1, weight_decay=0.0))
     model.weight.grad = torch.zeros(1, 3)
-    pull(optimizer)
+    add_l1_gradient(optimizer)
     assert torch.equal(model.weight.grad, 0.1 * model.weight.detach().sign())
 
 
@@ -153,7 +156,7 @@ def test_a_signal_finishes_the_step_and_keeps_it(
         return original(self, *args)
 
     monkeypatch.setattr(torch.optim.SGD, "step", step)
-    with pytest.raises(loop.Stopped, match="stopped in epoch 2; go on with --resume"):
+    with pytest.raises(loop.Stopped, match="stopped in epoch 2; continue with --resume"):
         train(tiny(), tmp_path / "run", quiet=True)
     assert len(seen) == 5
     assert signal.getsignal(number) is before
@@ -164,21 +167,21 @@ def test_a_signal_finishes_the_step_and_keeps_it(
 
 def test_a_stop_during_validation_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the epoch is kept; after the last one, when the result is written."""
-    original = loop.measure
+    original = validate
 
-    def measure(*arguments: Any) -> Any:
+    def validating(*arguments: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
         return original(*arguments)
 
-    monkeypatch.setattr(loop, "measure", measure)
-    with pytest.raises(loop.Stopped, match="stopped after epoch 1; go on with --resume"):
+    monkeypatch.setattr(loop, "validate", validating)
+    with pytest.raises(loop.Stopped, match="stopped after epoch 1; continue with --resume"):
         train(tiny("strided", optim__epochs=2), tmp_path / "run", quiet=True)
     with pytest.raises(loop.Stopped, match="finished"):
         train(None, tmp_path / "run", resume=True, quiet=True)
     assert read_result(tmp_path / "run") is not None
 
 
-def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_resumes_with_the_threads_it_began_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another number rounds differently, so the number is part of the checkpoint."""
     config = tiny(run__threads=0, optim__epochs=2)
     with threads(2):
@@ -374,7 +377,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert main(["train", "--resume", "--out", "runs/digits-resnet20-lpf-smoke-seed0", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 3
     assert main([*arguments, "--set", "optim.lrr=1"]) == 2
-    assert "Did you mean `optim.lr`?" in capsys.readouterr().err
+    assert "Did you mean `--set optim.lr=VALUE`?" in capsys.readouterr().err
     assert main([*arguments, "--set", 'model.options={"tap": 3}', "--out", "x"]) == 2
     assert "has no option `tap`" in capsys.readouterr().err
     assert not Path("x").exists()
@@ -384,8 +387,73 @@ def test_the_command_stops_politely(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def stopped(*_: Any, **__: Any) -> None:
-        raise loop.Stopped("run: stopped in epoch 1; go on with --resume.")
+        raise loop.Stopped("run: stopped in epoch 1; continue with --resume.")
 
     monkeypatch.setattr(loop, "train", stopped)
     assert main(["train", "--out", str(tmp_path)]) == 130
-    assert "go on with --resume" in capsys.readouterr().err
+    assert "continue with --resume" in capsys.readouterr().err
+
+
+def test_the_words_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Errors name options, not settings or arguments of Python."""
+    monkeypatch.chdir(tmp_path)
+    for kind, side in (("cats", 8), ("dogs", 9)):
+        (tmp_path / "pets" / kind).mkdir(parents=True)
+        for i in range(2):
+            Image.new("L", (side, side)).save(tmp_path / "pets" / kind / f"{i}.png")
+    (tmp_path / "mine.toml").write_text('[optim]\nlr = "fast"\n')
+    cases = [
+        (["--dataset", "folder"], "`--folder DIR` must name the folder of pictures, because `--dataset` is 'folder'"),
+        (["--folder", "pets"], "`--folder DIR` (='pets') needs the data set 'folder': `--dataset` is 'cifar10'"),
+        (["--dataset", "folder", "--folder", "pets"], "pass `--set data.size=VALUE` to resize all of them"),
+        (["--dataset", "digits", "--set", "data.size=4"], "`--set data.size=4` must be at least that of the images"),
+        (["--dataset", "digits", "--set", "data.validation=0.9999"], "`--set data.validation=0.9999` leaves none of"),
+        (["--dataset", "digits", "--model", "resnet9"], "`--model` (='resnet9') must be one of"),
+        (["--dataset", "digit"], "`--dataset` (='digit') must be one of"),
+        (["--set", "optim.lr=fast"], "`--set optim.lr='fast'` must be of type float"),
+        (["--seed", "-1"], "`--seed` (=-1) must be at least 0"),
+        (["--set", "lr"], "`--set lr` must be KEY=VALUE, as in `--set optim.lr=0.05`"),
+        (["--config", "mine.toml"], "mine.toml: `optim.lr` (='fast') must be of type float"),
+    ]
+    for words, message in cases:
+        assert main(["train", "--out", "run", *words]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_the_state_of_a_run_comes_back_from_its_checkpoint() -> None:
+    """Under the names that its files have always had; another state is an error."""
+    state = RunState(data="x", threads=1, processes=1)
+    names = ["best", "data", "epoch", "history", "processes", "scaler", "seconds", "step", "sums", "threads"]
+    assert sorted(state.to_dict()) == names
+    assert state.add([2.0, 1.0, 4.0]) == (0.5, 0.25)
+    assert RunState.from_dict(json.loads(json.dumps(state.to_dict()))) == state
+    assert state.end_epoch({"validation_accuracy": 0.5}, 3.0)
+    state.add([1.0, 1.0, 1.0])
+    assert not state.end_epoch({"validation_accuracy": 0.5}, 4.0)
+    assert state.best == {"epoch": 1, "judged": 0.5}
+    assert (state.epoch, state.step, state.sums, len(state.history)) == (2, 0, [0.0, 0.0, 0.0], 2)
+    with pytest.raises(ValueError, match="not the state of a run"):
+        RunState.from_dict({"epoch": 3})
+
+
+def test_the_network_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    original = build_model
+
+    def build(*arguments: Any) -> Any:
+        built.append(arguments)
+        return original(*arguments)
+
+    monkeypatch.setattr(loop, "build_model", build)
+    train(tiny("strided", optim__epochs=1), tmp_path / "run", quiet=True)
+    assert len(built) == 1
+
+
+def test_python_sets_up_what_the_command_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that is kept; threads and signals are tested above."""
+    called = []
+    monkeypatch.setattr(loop, "keep_memory", lambda: called.append(1))
+    train(tiny("strided", optim__epochs=1), tmp_path / "run", quiet=True)
+    assert called == [1]

@@ -1,1 +1,1 @@
-"""`shiftproof app`: a page in the browser on which pictures are moved, and what layers and networks make of it."""
+"""The interactive page: drag a picture and watch how layers and networks respond."""

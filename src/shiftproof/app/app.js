@@ -1,4 +1,4 @@
-// Moves pictures: arrow keys and dragging set the sliders of a tab, and the sliders are what the page listens to.
+// Arrow keys and dragging set the sliders of a tab; the page reacts to the sliders.
 window.shiftproof = (() => {
   const field = (tab, axis) => document.querySelector(`#${tab}-${axis} input[type=number]`);
 
@@ -8,8 +8,8 @@ window.shiftproof = (() => {
     const low = Number(range.min), high = Number(range.max), step = Number(range.step) || 1;
     let value = Math.round(wanted / step) * step;
     if (wrap) {
-      const turn = high - low + step;
-      value = low + ((((value - low) % turn) + turn) % turn);
+      const period = high - low + step;
+      value = low + ((((value - low) % period) + period) % period);
     }
     value = Math.min(high, Math.max(low, value));
     if (Number(number.value) === value) return;
@@ -55,7 +55,7 @@ window.shiftproof = (() => {
     });
   }
 
-  // a click on a heat map goes to that shift
+  // a click on a heat map selects that shift
   document.addEventListener("click", (event) => {
     const map = event.target.closest?.(".map");
     if (!map) return;

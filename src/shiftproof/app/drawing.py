@@ -1,6 +1,6 @@
-"""Small pictures as data URIs and small charts as SVG: quick to make, and at home on a light and on a dark page.
+"""Small pictures as data URIs and small charts as SVG, for light and dark pages.
 
-Charts take their colours from the page (`app.css`); pictures of signed values are transparent where they are zero.
+Charts take their colours from the page (`app.css`). Pictures of signed values are transparent where the value is zero.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 POSITIVE, NEGATIVE = (0xE0, 0x52, 0x6A), (0x2F, 0x8F, 0xD0)
-SERIES = 6  # colours s0 .. s5 of the page
+SERIES = 6  # the page defines the colours s0 .. s5
 
 
 def png(pixels: npt.NDArray[np.uint8]) -> str:
@@ -29,21 +29,21 @@ def png(pixels: npt.NDArray[np.uint8]) -> str:
 
 
 def picture(values: npt.NDArray[Any]) -> str:
-    """A picture (C, H, W) in [0, 1], of one or three channels; what lies outside is cut off."""
+    """A picture (C, H, W) of one or three channels; values are clipped to [0, 1]."""
     pixels = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
     return png(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
 
 
 def signed(values: npt.NDArray[Any], scale: float) -> str:
-    """Values (H, W), red where positive and blue where negative, opaque from `scale` on, transparent at zero."""
+    """Values (H, W): red if positive, blue if negative, transparent at zero, opaque from `scale` on."""
     share = np.clip(np.nan_to_num(values / scale), -1, 1)
     pixels = np.where((share > 0)[..., None], (*POSITIVE, 0), (*NEGATIVE, 0)).astype(np.uint8)
-    pixels[..., 3] = np.ceil(np.abs(share) * 255)  # what is not zero leaves a trace
+    pixels[..., 3] = np.ceil(np.abs(share) * 255)  # rounded up, so that only zero is fully transparent
     return png(pixels)
 
 
 def heat(values: npt.NDArray[Any], top: float) -> str:
-    """Values (H, W) from 0 to `top` in a map of even steps of lightness; transparent where there is none (NaN)."""
+    """Values (H, W) from 0 to `top` in a perceptually uniform colour map; NaN is transparent."""
     share = np.clip(np.nan_to_num(values / (top or 1.0), posinf=1.0), 0, 1)
     pixels = _colours()[np.rint(share * 255).astype(int)]
     pixels[np.isnan(values), 3] = 0
@@ -58,7 +58,7 @@ def _colours() -> npt.NDArray[np.uint8]:
 
 
 def curves(x: npt.NDArray[Any], rows: npt.NDArray[Any], names: Sequence[str], alternative: str) -> str:
-    """One line for each row over `x`, zero marked, names at the right."""
+    """A chart with one line per row over `x`, the zero axis, and a legend."""
     width, height, margin = 460.0, 200.0, 8.0
     top = float(np.abs(rows).max()) or 1.0
     across = margin + (x - x[0]) / (x[-1] - x[0]) * (width - 2 * margin)
@@ -72,7 +72,7 @@ def curves(x: npt.NDArray[Any], rows: npt.NDArray[Any], names: Sequence[str], al
 
 
 def bars(shares: Sequence[float], series: Sequence[int], titles: Sequence[str], mark: int, alternative: str) -> str:
-    """Shares from 0 to 1 as bars, coloured by `series`, with words on hovering; the bar `mark` is pointed at."""
+    """Shares from 0 to 1 as bars: colours by `series`, tooltips from `titles`, a marker below the bar `mark`."""
     width, height, foot = 460.0, 120.0, 12.0
     step = width / len(shares)
     parts = [
@@ -92,7 +92,7 @@ def bars(shares: Sequence[float], series: Sequence[int], titles: Sequence[str], 
 
 
 def legend(names: Sequence[str], series: Sequence[int] | None = None) -> str:
-    """Names behind squares of their colour."""
+    """Each name after a square of its colour."""
     numbers = range(len(names)) if series is None else series
     return (
         '<p class="legend">'

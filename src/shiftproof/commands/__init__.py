@@ -1,1 +1,1 @@
-"""The command line: one module per command, with its arguments and its `run`."""
+"""The command line. Each command has a module with its arguments and its `run`."""

@@ -1,11 +1,11 @@
-"""`shiftproof completion`: a script that completes the commands in a shell."""
+"""`shiftproof completion`: print a completion script for a shell."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-HELP = "Print a script that completes these commands in a shell."
+HELP = "Print a script that lets a shell complete commands and options."
 EXAMPLES = ("bash > ~/.local/share/bash-completion/completions/shiftproof", "zsh > ~/.zfunc/_shiftproof")
 
 
@@ -22,10 +22,10 @@ def run(options: argparse.Namespace) -> int:
     from shiftproof.commands.main import parser, parsers
 
     checks.choice("SHELL", options.shell, shtab.SUPPORTED_SHELLS)
-    whole = parser()
-    for sub in parsers(whole):
+    top = parser()
+    for sub in parsers(top):
         for argument in sub._actions:
             if argument.type is Path:
                 argument.complete = shtab.FILE  # type: ignore[attr-defined]
-    print(shtab.complete(whole, options.shell))
+    print(shtab.complete(top, options.shell))
     return 0

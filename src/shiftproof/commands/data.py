@@ -1,11 +1,19 @@
-"""`shiftproof data`: what fills the store of data sets, and what is in it."""
+"""`shiftproof data`: fill the store of data sets, and list what is in it."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from shiftproof import checks, progress
 from shiftproof.commands.shared import add_actions, add_data_dir
+
+if TYPE_CHECKING:
+    from shiftproof.data.store import Status
 
 HELP = "Get, import and list data sets."
 EXAMPLES = ("get cifar10 mnist", "import ~/downloads", "list")
@@ -15,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     actions = {
         "get": "fetch data sets, check them, put them in place",
-        "import": "take files that are already here, in any official layout",
+        "import": "take files that you have, in any official layout",
         "list": "show what is there",
     }
     made = add_actions(parser, actions)
@@ -27,10 +35,105 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    from shiftproof.data import commands
+    from shiftproof.data.store import data_root
 
+    root = data_root(options.data_dir)
     if options.action == "get":
-        return commands.run_get(options.names, options.data_dir, options.json)
-    if options.action == "import":
-        return commands.run_import(options.folder, options.data_dir, options.json)
-    return commands.run_list(options.data_dir, options.json)
+        _get(options.names, root, options.json)
+    elif options.action == "import":
+        _import(options.folder, root, options.json)
+    else:
+        _list(root, options.json)
+    return 0
+
+
+def _get(names: list[str], root: Path, as_json: bool) -> None:
+    """Fetch what is not there, verified."""
+    from shiftproof.data.fetch import fetch_dataset
+    from shiftproof.data.sources import SOURCES
+    from shiftproof.data.store import BUNDLED
+
+    for name in names:
+        checks.choice("NAME", name, (*SOURCES, *BUNDLED))
+    origins = {}
+    for name in names:
+        if name in BUNDLED:
+            importlib.import_module("sklearn")  # where it is missing, the command line says how to get it
+            origins[name] = "bundled with scikit-learn"
+        else:
+            with progress.reporting("fetching", bytes_=True) as report:
+                origins[name] = fetch_dataset(name, root, report)
+        if not as_json:
+            print(f"{name}: {origins[name]}")
+    if as_json:
+        print(json.dumps({"root": str(root), "sets": origins}, indent=2))
+
+
+def _import(folder: Path, root: Path, as_json: bool) -> None:
+    """Verify the official files under a folder, in any layout, and copy them to the store."""
+    from shiftproof.data import store
+    from shiftproof.data.sources import SOURCES
+
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: not a folder.")
+    added: dict[str, list[str]] = {}
+    refused = []
+    for name, path in store.official_files(folder):
+        try:
+            found = store.add(root, SOURCES[name], path, path.name)
+        except ValueError as error:
+            refused.append(str(error))
+            continue
+        if found:
+            added.setdefault(name, []).extend(found)
+            if not as_json:
+                print(f"{name}: {', '.join(found)} from {path}")
+    states = [store.status(name, root) for name in added]
+    if as_json:
+        result = {"root": str(root), "added": added, "sets": [asdict(s) for s in states], "refused": refused}
+        print(json.dumps(result, indent=2))
+    else:
+        for state in states:
+            print(f"{state.name}: {state.state}", *state.problems, sep="\n  ")
+    if refused:
+        raise ValueError("\n".join(refused))
+    if not added:
+        known = ", ".join(source.folder for source in SOURCES.values())
+        raise ValueError(
+            f"{folder}: no official file of a known data set in it or {store.DEPTH} folders below ({known})."
+        )
+
+
+def _list(root: Path, as_json: bool) -> None:
+    """Print how much of each set is there."""
+    from shiftproof.data.sources import SOURCES
+    from shiftproof.data.store import BUNDLED, status
+
+    found = [status(name, root) for name in (*SOURCES, *BUNDLED)]
+    if as_json:
+        print(json.dumps({"root": str(root), "sets": [asdict(item) for item in found]}, indent=2))
+    else:
+        _show(found, root)
+
+
+def _show(found: list[Status], root: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(f"Data sets in {root}"), title_justify="left")
+    for head in ("name", "state", "images", "size on disk", "source"):
+        table.add_column(head, justify="right" if head in ("images", "size on disk") else "left", no_wrap=True)
+    colours = {"complete": "green", "rebuilt": "green", "damaged": "red", "incomplete": "yellow"}
+    for item in found:
+        size = f"{item.bytes / 1e6:.1f} MB" if item.bytes else ""
+        count = f"{item.images:,}" if item.images else ""
+        table.add_row(item.name, item.state, count, size, item.source, style=colours.get(item.state))
+    console = Console()
+    console.print(table)
+    for item in found:
+        if item.state in ("damaged", "incomplete"):
+            for problem in item.problems:
+                console.print(f"{item.name}: {problem}", highlight=False, soft_wrap=True, markup=False)
+    if any(item.state in ("damaged", "incomplete", "missing") for item in found):
+        console.print("`shiftproof data get NAME` fetches what is missing or damaged.", highlight=False)

@@ -1,4 +1,4 @@
-"""The entry point: one parser for all commands, errors in plain words. `shiftproof --help` imports no torch."""
+"""The entry point: the parser of all commands, and their errors as messages. `shiftproof --help` imports no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import shiftproof
 from shiftproof import progress
 from shiftproof.commands.shared import add_output
 
-# modules of this package, each with HELP, EXAMPLES, `add_arguments(parser)` and `run(options)`
+# modules of this package; each has HELP, EXAMPLES, `add_arguments(parser)` and `run(options)`
 COMMANDS = (
     "demo",
     "app",
@@ -30,7 +30,7 @@ COMMANDS = (
     "bench",
     "completion",
 )
-# the extra that brings a module the core does not need
+# optional modules, and the extra that installs each
 _EXTRAS = {
     "e2cnn": "e2",
     "gradio": "app",
@@ -45,22 +45,22 @@ _EXTRAS = {
     "sklearn": "train",
     "tensorboard": "train",
 }
-# modules that a command needs only where the user names them
+# modules without an extra: commands need them only for certain arguments
 _PACKAGES = ("timm", "onnx", "onnxruntime", "onnxscript")
 
 START = """\
-to begin with:
-  shiftproof demo                                   the whole story on bundled data, a page at the end
+first steps:
+  shiftproof demo                                   a tour on bundled data; writes one page
   shiftproof app                                    drag pictures, watch layers and networks
-  shiftproof measure model.pt2 photos/              how far your network's answer moves when pictures do
-  shiftproof convert timm:resnet18 -o model.pt2     make a network shift-proof
+  shiftproof measure model.pt2 photos/              how much your network's output changes when pictures move
+  shiftproof convert timm:resnet18 -o model.pt2     make a network shift-invariant
   shiftproof reproduce all                          every table and figure of the paper
 
-exit codes: 0 done, 1 some of it failed, 2 it could not be done (the message says why), 130 stopped by Ctrl-C"""
+exit codes: 0 success, 1 some parts failed, 2 error (the message says why), 130 stopped by Ctrl-C"""
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
-    """The default after every argument, examples as they are written; what is off by default needs no word."""
+    """Shows the default of each argument, except for flags, and keeps the line breaks of the examples."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         if not action.default or (action.help and "default" in action.help):
@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parsers(top: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """A parser, and those of its commands and their actions."""
+    """A parser and all its subparsers."""
     yield top
     for argument in top._actions:
         if isinstance(argument, argparse._SubParsersAction):
@@ -113,9 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = (error.name or "").partition(".")[0]
         if name not in _EXTRAS and name not in _PACKAGES:
             raise
-        wanted = f"'shiftproof[{_EXTRAS[name]}]'" if name in _EXTRAS else name
-        _complain(f"`shiftproof {options.command}` needs {error.name}: install it with `pip install {wanted}`.")
-    except BrokenPipeError:  # the reader has seen enough
+        package = f"'shiftproof[{_EXTRAS[name]}]'" if name in _EXTRAS else name
+        _complain(f"`shiftproof {options.command}` needs {error.name}: install it with `pip install {package}`.")
+    except BrokenPipeError:  # the reader of a pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ValueError, OSError) as error:

@@ -1,12 +1,27 @@
-"""`shiftproof measure`: how far a network's answer moves when pictures do."""
+"""`shiftproof measure`: how a network's answers change when pictures are shifted."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-HELP = "How far a network's answer moves when your pictures do; writes a page."
+from shiftproof import checks, progress
+from shiftproof.commands.shared import wide_console
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from shiftproof.models.predictor import Predictor
+
+HELP = "How your network's answers change when your pictures are shifted; writes a page."
 EXAMPLES = ("model.pt2 photos/", "timm:resnet18 cat.jpg --mean imagenet --size 64", "model.onnx a.png --json")
+SIZE = 224  # pixels on each side for a network that takes any size, unless all pictures have one smaller size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,26 +32,107 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, metavar="PIXELS", help="on each side, where the model does not fix it")
     parser.add_argument("--mean", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: none")
     parser.add_argument("--std", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: none")
-    parser.add_argument(
-        "--shifts", metavar="N", help="all, or the number of a sample; default: all where that is feasible"
-    )
+    parser.add_argument("--shifts", metavar="N", help="all, or how many to sample; default: all where that is feasible")
     parser.add_argument("--kinds", nargs="+", metavar="KIND", help="circular, cropped, fractional; default: all three")
     parser.add_argument("-o", "--out", type=Path, default=Path("measure.html"), metavar="FILE", help="the page")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
-    from shiftproof.measurement import measure
+    """Measure, write the page, print the table or the JSON; returns the exit code."""
+    import matplotlib  # noqa: F401  (an extra: if it is missing, fail before the long run)
 
-    return measure.run(
-        options.source,
-        options.images,
-        options.weights,
-        options.size,
-        options.mean,
-        options.std,
-        options.shifts,
-        options.kinds,
-        options.out,
-        options.json,
-    )
+    from shiftproof.evaluation.classifier import Classifier
+    from shiftproof.invariance import KINDS
+    from shiftproof.measurement.measure import measure
+    from shiftproof.models.predictor import load_predictor
+    from shiftproof.safe_io.atomic import atomic_write
+    from shiftproof.safe_io.pictures import find_pictures
+
+    console = wide_console(120)
+    shifts = _shifts(options.shifts)
+    kinds = [checks.choice("--kinds", kind, KINDS) for kind in options.kinds or KINDS]
+    predictor = load_predictor(options.source, options.weights)
+    files = find_pictures(options.images)
+    images = _read_images(files, predictor, options.size)
+    mean, std = _normalisation(options.mean, options.std, images.shape[1])
+    with progress.reporting() as report:
+        result = measure(
+            Classifier(predictor, mean, std),
+            images,
+            shifts=shifts,
+            kinds=kinds,
+            names=[str(file) for file in files],
+            report=functools.partial(report, "measuring"),
+        )
+    unchanged = set(mean) == {0.0} and set(std) == {1.0}
+    about = {
+        "network": options.source if options.weights is None else f"{options.source} with {options.weights}",
+        **result.about,
+        "normalisation": "none, pixels in [0, 1]" if unchanged else f"mean {_numbers(mean)}, std {_numbers(std)}",
+    }
+    result = dataclasses.replace(result, about=about)
+    atomic_write(options.out, result.to_html().encode())
+    if options.json:
+        print(json.dumps(result.to_dict() | {"file": str(options.out)}, indent=2, allow_nan=False))
+    else:
+        console.print(result.table())
+        print(f"wrote {options.out}")
+    return 0
+
+
+def _shifts(text: str | None) -> str | int | None:
+    if text is None or text == "all":
+        return text
+    if not text.isdecimal():
+        raise ValueError(f"`--shifts` (={text!r}) must be all or a number.")
+    return checks.integer("--shifts", int(text))
+
+
+def _read_images(files: Sequence[Path], predictor: Predictor, side: int | None) -> Tensor:
+    """The pictures as one batch in [0, 1], in the size and colours of the network. (B, C, H, W)"""
+    import torch
+
+    from shiftproof.safe_io.pictures import fit, read_picture
+
+    size = None if side is None else (checks.integer("--size", side),) * 2
+    if None not in (size, predictor.size) and size != predictor.size:
+        fixed = " x ".join(map(str, predictor.size or ()))
+        raise ValueError(f"`--size` (={side}): {predictor.source} takes images of {fixed} only. Leave `--size` out.")
+    size = size or predictor.size
+    shapes: set[tuple[int, int]] = set()
+    pictures = []
+    for file in files:
+        picture = read_picture(file, predictor.channels or 3)
+        shape = (picture.shape[1], picture.shape[2])
+        shapes.add(shape)
+        pictures.append(fit(picture, size or (shape if max(shape) <= SIZE else (SIZE, SIZE))))
+    if size is None:
+        size = shapes.pop() if len(shapes) == 1 and max(map(max, shapes)) <= SIZE else (SIZE, SIZE)
+    return torch.stack([fit(picture, size) for picture in pictures])
+
+
+def _normalisation(
+    mean: Sequence[str] | None, std: Sequence[str] | None, channels: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel. If one of them is `imagenet`, so is the other unless it is given."""
+    from shiftproof.evaluation.classifier import IMAGENET
+
+    imagenet = ["imagenet"] in (mean, std)
+    parts = []
+    for name, words, default in (("mean", mean, 0.0), ("std", std, 1.0)):
+        if words == ["imagenet"] or (words is None and imagenet):
+            values = IMAGENET[name]
+        else:
+            try:
+                values = tuple(map(float, words)) if words else (default,)
+            except ValueError:
+                raise ValueError(f"`--{name}` (={checks.shown(words)}) must be numbers, or imagenet.") from None
+        values = values * channels if len(values) == 1 else values
+        if len(values) != channels or not all(math.isfinite(v) for v in values):
+            raise ValueError(f"`--{name}` (={values}) must be one number, or one per channel ({channels}).")
+        parts.append(values)
+    return parts[0], tuple(checks.positive("--std", v) for v in parts[1])
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(f"{v:g}" for v in values)

@@ -1,8 +1,10 @@
-"""`shiftproof report`: one page with everything that some records say."""
+"""`shiftproof report`: all tables, figures and heat maps of some records on one page."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections import Counter
 from pathlib import Path
 
 HELP = "One page with all tables, figures and heat maps of some records."
@@ -24,7 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
-    from shiftproof.reports import page
+    """Write the page of the records in files and folders; returns the exit code."""
+    from shiftproof.experiments.index import RecordIndex
+    from shiftproof.reports import html_report
+    from shiftproof.safe_io.atomic import atomic_write
 
-    return page.run(options.places, options.preset, options.out, options.json)
+    index = RecordIndex.read(options.places)
+    if not index.records:
+        raise ValueError(f"{', '.join(map(str, options.places))}: no records there.")
+    presets = Counter(r["config"]["preset"] for r in index.records.values() if r["config"] is not None)
+    preset = options.preset or (presets.most_common(1)[0][0] if presets else "laptop")
+    atomic_write(options.out, html_report.build(index, preset).encode())
+    summary = {"file": str(options.out), "records": len(index.records), "preset": preset}
+    print(json.dumps(summary) if options.json else f"wrote {options.out}")
+    return 0

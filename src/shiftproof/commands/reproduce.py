@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from shiftproof.commands.shared import SEEDS, add_data_dir
+from shiftproof import checks
+from shiftproof.commands import cameraman
+from shiftproof.commands.shared import SEEDS, add_data_dir, wide_console
+
+if TYPE_CHECKING:
+    from shiftproof.experiments.index import RecordIndex
+    from shiftproof.experiments.settings import Settings
+    from shiftproof.reports.table import Table
+    from shiftproof.training.config import Config
 
 HELP = "Tables and figures of the paper, from records; run what is missing."
 EXAMPLES = ("all", "table2 figure5 --seeds 0", "all --draw-only")
+_SHIFT = (3, 5)  # of figure 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_data_dir(parser)
-    known = "table1 .. table6, figure1 .. figure5, cameraman, shifts, ablation, digits; default: all"
-    parser.add_argument("names", nargs="*", metavar="NAME", help=known)
+    known = "table1 .. table6, figure1 .. figure5, cameraman, shifts, ablation, aliasing, digits; default: all"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run, print and draw: {known}")
     parser.add_argument("--preset", default="laptop", help="paper, laptop or smoke")
     parser.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help=SEEDS)
     parser.add_argument("--models", nargs="+", metavar="MODEL", help="train these networks instead of the preset's")
@@ -27,19 +40,93 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
-    from shiftproof.reports import reproduce
+    """Run what has no record yet, draw the chosen figures, write the document; returns the exit code.
 
-    return reproduce.run(
-        options.names,
-        options.preset,
-        seeds=options.seeds or (),
-        models=options.models or (),
-        draw_only=options.draw_only,
-        runs=options.runs,
-        folder=options.records or options.out / "records",
-        out=options.out,
-        data_dir=options.data_dir,
-        jobs=options.jobs,
-        as_json=options.json,
-    )
+    The document always has every table and every figure there is, whatever names were chosen.
+    """
+    from shiftproof.experiments.index import RecordIndex
+    from shiftproof.reports import markdown_report, paper_figures, table_formats
+    from shiftproof.safe_io.atomic import atomic_write
+
+    chosen = choose(options.names)
+    out, folder = options.out, options.records or options.out / "records"
+    failed = not options.draw_only and _run_missing(chosen, folder, options)
+    index = RecordIndex.read([folder] if folder.is_dir() else [])
+    drawn = _draw(chosen, index, options.preset, out)
+    tables = _tables(index, options.preset, out)
+    figures = {name: file for name, file in paper_figures.FILES.items() if (out / file).exists()}
+    address = Path(os.path.relpath(folder, out)).as_posix()
+    document = out / "README.md"
+    atomic_write(document, markdown_report.build(tables, figures, options.preset, address).encode())
+    printed, written = [table for table in tables if table.name in chosen], [*drawn, document]
+    if options.json:
+        print(json.dumps({"tables": [t.to_dict() for t in printed], "files": [str(p) for p in written]}, indent=2))
+    else:
+        console = wide_console()
+        for table in printed:
+            console.print(table_formats.to_terminal(table))
+        for path in written:
+            print(f"wrote {path}")
+    return 1 if failed else 0
+
+
+def choose(names: Sequence[str]) -> list[str]:
+    """The chosen tables and figures, each once; `all` or nothing is everything."""
+    from shiftproof.reports.paper_figures import FILES
+    from shiftproof.reports.paper_tables import TABLES
+
+    known = list(dict.fromkeys((*FILES, "cameraman", *TABLES, "table6")))
+    for name in names:
+        checks.choice("NAME", name, (*known, "all"))
+    return [name for name in known if not names or "all" in names or name in names]
+
+
+def _run_missing(chosen: Sequence[str], folder: Path, options: argparse.Namespace) -> bool:
+    """Run what has no record in `folder` yet; returns whether a run failed."""
+    from shiftproof.experiments import bench, catalogue, sweep
+    from shiftproof.safe_io.atomic import atomic_write
+
+    planned: dict[Settings, dict[str, Config]] = {}  # by folder: several tables share runs
+    for name in chosen:
+        if name in catalogue.SWEEPS:
+            models, seeds = options.models or (), options.seeds or ()
+            for config in catalogue.configs(name, options.preset, models=models, seeds=seeds):
+                planned.setdefault(catalogue.settings(name, options.preset), {})[catalogue.run_name(config)] = config
+    failed, recorded = False, sweep.RecordedRuns(folder)
+    places = {"runs": options.runs, "recorded": recorded, "data_dir": options.data_dir}
+    for settings, configs in planned.items():
+        failed |= bool(sweep.complete(list(configs.values()), settings=settings, jobs=options.jobs, **places))
+    layers = options.out / "layers.json"
+    if "table6" in chosen and not layers.exists():
+        atomic_write(layers, (json.dumps(bench.measure_part("layers"), indent=2) + "\n").encode())
+    return failed
+
+
+def _draw(chosen: Sequence[str], index: RecordIndex, preset: str, out: Path) -> list[Path]:
+    """Draw the chosen figures; returns their files. Figures 2 to 4 come with the cameraman experiment."""
+    from shiftproof.experiments import illustrations
+    from shiftproof.experiments.cameraman import load_image
+    from shiftproof.reports import method_figures, paper_figures
+
+    drawn = []
+    if "figure1" in chosen:
+        image, _ = load_image()
+        methods = {"Invariance: GHS": "ghs", "Equivariance: APS": "aps"}
+        moved, outputs = illustrations.outputs(image, _SHIFT, methods)
+        path = out / paper_figures.FILES["figure1"]
+        drawn.append(method_figures.symmetry(path, image, moved, _SHIFT, outputs))
+    if {"cameraman", "figure2", "figure3", "figure4"} & set(chosen):
+        drawn += cameraman.perform(out)[1].values()
+    return [*drawn, *paper_figures.draw(index, preset, out, chosen).values()]
+
+
+def _tables(index: RecordIndex, preset: str, out: Path) -> list[Table]:
+    """Every table, in the order of the document; cameraman and table 6 if they were measured."""
+    from shiftproof.reports import paper_tables
+
+    tables = [make(index, preset) for make in paper_tables.TABLES.values()]
+    if (file := out / "cameraman.json").exists():
+        tables.insert(0, paper_tables.cameraman(json.loads(file.read_text())))
+    if (file := out / "layers.json").exists():
+        tables.append(paper_tables.table6(json.loads(file.read_text())))
+    return tables

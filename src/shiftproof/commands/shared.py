@@ -1,47 +1,98 @@
-"""Arguments that several commands share, and what every command prints."""
+"""Arguments that several commands share, and the console for tables."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+# the settings that have an option of their own
+_OPTIONS = {
+    "data.name": "--dataset",
+    "data.path": "--folder DIR",
+    "model.name": "--model",
+    "model.method": "--method",
+    "run.seed": "--seed",
+}
+_SETTING = re.compile(r"`((?:model|data|augment|optim|run)\.\w+)`(?: \(=(.*?)\)(?=[ .:;]|$))?")
 SEEDS = "default: 10 for paper, 2 for laptop, 1 for smoke"
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
     """`--data-dir`."""
     parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="where data sets are: $SHIFTPROOF_DATA, or the platform's cache"
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder of the data sets; default: $SHIFTPROOF_DATA, or the cache folder of the platform",
     )
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """`--preset` and `--set`."""
     parser.add_argument("--preset", default="laptop", help="paper, laptop or smoke")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override any setting")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a setting; may be repeated"
+    )
+
+
+def parse_pairs(pairs: Iterable[str]) -> dict[str, Any]:
+    """The values of `--set`: `["optim.lr=0.05", "model.method=lpf"]` as a dictionary; a value is JSON if it can be."""
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"`--set {pair}` must be KEY=VALUE, as in `--set optim.lr=0.05`.")
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        out[key.strip()] = value
+    return out
+
+
+@contextlib.contextmanager
+def naming_options(file: Path | None = None) -> Iterator[None]:
+    """Let errors name options instead of settings: `data.size` (=8) becomes `--set data.size=8`.
+
+    Errors about the settings in a `file` stay as they are.
+    """
+
+    def option(found: re.Match[str]) -> str:
+        key, value = found.groups()
+        if key not in _OPTIONS:
+            return f"`--set {key}={value or 'VALUE'}`"
+        return f"`{_OPTIONS[key]}`" + (f" (={value})" if value else "")
+
+    try:
+        yield
+    except ValueError as error:
+        if file is not None and str(error).startswith(f"{file}: "):
+            raise
+        raise ValueError(_SETTING.sub(option, str(error))) from error
 
 
 def add_output(parser: argparse.ArgumentParser, **default: Any) -> None:
     """`--json` and `--quiet`."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON", **default)
-    parser.add_argument("--quiet", action="store_true", help="no progress, only the result and errors", **default)
+    parser.add_argument("--quiet", action="store_true", help="print only the result and errors, no progress", **default)
 
 
 def add_actions(parser: argparse.ArgumentParser, actions: dict[str, str]) -> dict[str, argparse.ArgumentParser]:
-    """Sub-commands by name, each with its help; `options.action` is the name that was given."""
+    """Add subcommands, given by name with their help. `options.action` is the name that the user chose."""
     group = parser.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True)
-    made = {name: group.add_parser(name, help=text, description=text) for name, text in actions.items()}
-    for sub in made.values():
+    parsers = {name: group.add_parser(name, help=text, description=text) for name, text in actions.items()}
+    for sub in parsers.values():
         add_output(sub, default=argparse.SUPPRESS)
-    return made
+    return parsers
 
 
 def wide_console(width: int = 160) -> Any:
-    """A rich console for tables: as wide as the terminal, and at least `width` columns where the output is a file."""
+    """A rich console as wide as the terminal, or at least `width` columns wide if the output is a file."""
     from rich.console import Console
 
     console = Console()

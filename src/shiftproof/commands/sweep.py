@@ -6,7 +6,14 @@ import argparse
 import json
 from pathlib import Path
 
-from shiftproof.commands.shared import SEEDS, add_data_dir, add_settings, naming_arguments
+from shiftproof.commands.shared import (
+    SEEDS,
+    add_data_dir,
+    add_settings,
+    naming_arguments,
+    naming_options,
+    parse_pairs,
+)
 
 HELP = "Run the experiments of a table that have no record yet."
 EXAMPLES = (
@@ -20,8 +27,7 @@ EXAMPLES = (
 # what functions call the options of the command
 _OPTIONS = {name: f"--{name}" for name in ("preset", "engine", "jobs", "address")} | {
     "name": "NAME",
-    "method": "--methods",
-    "model.options": "--set model.options",
+    "model.method": "--methods",
 }
 
 
@@ -45,9 +51,8 @@ def run(options: argparse.Namespace) -> int:
     """Run what is not on record yet and list the records of all runs; returns the exit code."""
     from shiftproof.commands.records import show_table
     from shiftproof.experiments import catalogue, sweep
-    from shiftproof.training.config import parse_pairs
 
-    with naming_arguments(_OPTIONS):
+    with naming_options(), naming_arguments(_OPTIONS):
         configs = catalogue.configs(
             options.name,
             options.preset,

@@ -1,7 +1,7 @@
 """Batches from images in memory.
 
-Order and augmentation are functions of (seed, epoch, step) alone: a run can be taken up at any step, and any number of
-processes that share a batch see the same one.
+Order and augmentation are functions of (seed, epoch, step) alone: a run can resume at any step, and all processes that
+share a batch see the same one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 class Batch:
     """The part of one step's images that belongs to one process.
 
-    `weights` are 1, or 0 for the image that stands in where a process has none; `total` is the number of images of the
+    `weights` are 1, or 0 for the placeholder image of a process that has none; `total` is the number of images of the
     step over all processes.
     """
 
@@ -35,10 +35,10 @@ class Batch:
     total: int
 
 
-def derive(*key: int) -> int:
+def derive_seed(*key: int) -> int:
     """A seed from several numbers: close keys give unrelated seeds.
 
-    >>> derive(0, 1) == derive(0, 1), derive(0, 1) == derive(1, 0)
+    >>> derive_seed(0, 1) == derive_seed(0, 1), derive_seed(0, 1) == derive_seed(1, 0)
     (True, False)
     """
     return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> np.uint64(1))
@@ -46,7 +46,7 @@ def derive(*key: int) -> int:
 
 def generator(*key: int) -> torch.Generator:
     """A random generator of its own for each key."""
-    return torch.Generator().manual_seed(derive(*key))
+    return torch.Generator().manual_seed(derive_seed(*key))
 
 
 def steps(images: int, batch_size: int) -> int:
@@ -94,7 +94,7 @@ def in_order(data: Images, batch_size: int, *, rank: int = 0, world: int = 1) ->
 
 
 def _part(count: int, rank: int, world: int) -> range:
-    """Which of `count` things belong to a process: consecutive, the first processes one more."""
+    """Which of `count` things belong to a process: consecutive ones; the first processes may have one more."""
     small, extra = divmod(count, world)
     start = rank * small + min(rank, extra)
     return range(start, start + small + (rank < extra))

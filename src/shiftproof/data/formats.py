@@ -1,6 +1,6 @@
-"""The files of data sets as arrays: CIFAR's binaries and pickles, idx, .amat, folders of images.
+"""The files of data sets as arrays: CIFAR's binaries and pickles, idx, .amat.
 
-Nothing in a file is executed and nothing is trusted; every error begins with the file's name.
+Nothing in a file is executed or trusted; every error begins with the file's name.
 Letters: N images, C channels, H x W pixels.
 """
 
@@ -10,21 +10,15 @@ import gzip
 import io
 import math
 import pickle
-import warnings
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftproof.data import store
-from shiftproof.safe_io import limits, pickles
-
-if TYPE_CHECKING:
-    from PIL.Image import Image as Picture
+from shiftproof.safe_io import pickles
 
 Bytes = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -32,8 +26,7 @@ Labels = npt.NDArray[np.int64]
 CIFAR_PIXELS = 3 * 32 * 32
 CIFAR_LABELS = {10: ("labels",), 100: ("coarse_labels", "fine_labels")}  # the last one is the class
 AMAT_PIXELS = 28 * 28
-PICTURES = ("PNG", "JPEG", "GIF", "TIFF", "BMP", "PPM", "WEBP")  # some of Pillow's others start programs
-_LARGEST_PICTURE = 2**29  # bytes
+LARGEST_FILE = 2**30  # bytes; no file of any set here is larger
 
 
 def checked_labels(labels: npt.NDArray[Any], classes: int, name: object) -> Labels:
@@ -59,14 +52,14 @@ def cifar(content: bytes, name: object, classes: int) -> tuple[Bytes, Labels]:
 
 
 class _StandIn:
-    """Stands in for what a pickle asks for, so that no other code runs on strange input; it cannot be given a state."""
+    """Stands in for what a pickle names, so that no other code runs on its input; it takes no state."""
 
     def __setstate__(self, state: Any) -> None:
         pass
 
 
 class _Array(_StandIn):
-    """What a pickle says of a numpy array."""
+    """What a pickle says about a numpy array."""
 
     shape: Any = ()
     dtype: Any = None
@@ -81,7 +74,7 @@ class _Array(_StandIn):
 
 
 class _Dtype(_StandIn):
-    """What a pickle says of a numpy dtype."""
+    """What a pickle says about a numpy dtype."""
 
     def __init__(self, code: object = None, *_: object) -> None:
         self.code = code
@@ -94,7 +87,7 @@ class _Encoded(_StandIn):
         return text.encode("latin1")
 
 
-# classes, all of them: a pickle can call them, and their `__setstate__` keeps it from setting anything on them
+# only classes: a pickle can call them, and their `__setstate__` keeps it from setting attributes
 _STAND_INS: dict[tuple[str, str], type[_StandIn]] = {
     ("numpy.core.multiarray", "_reconstruct"): _Array,
     ("numpy._core.multiarray", "_reconstruct"): _Array,
@@ -109,7 +102,7 @@ class _Restricted(pickle.Unpickler):
         try:
             return _STAND_INS[module, name]
         except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only arrays are allowed") from None
+            raise pickle.UnpicklingError(f"it names {module}.{name}, and only arrays are allowed") from None
 
 
 def cifar_from_pickle(content: bytes, name: object, classes: int) -> bytes:
@@ -160,12 +153,12 @@ def _idx_size(header: bytes, name: object, ndim: int) -> int:
 
 
 def idx_from_gzip(content: bytes, name: object, ndim: int) -> bytes:
-    """The idx file in a .gz file; one byte more than its header promises is never unpacked."""
+    """The idx file in a .gz file; at most one byte more than its header promises is unpacked."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
             header = file.read(4 + 4 * ndim)
             size = _idx_size(header, name, ndim)
-            if size > store.LIMIT:
+            if size > LARGEST_FILE:
                 raise ValueError(f"{name}: its header promises {size:,} bytes, more than any data set here has.")
             rest = file.read(size - len(header) + 1)
     except (EOFError, OSError, zlib.error) as error:
@@ -186,7 +179,7 @@ def amat(lines: Iterable[str], name: object, rows: int) -> tuple[Bytes, Labels]:
             raise ValueError(f"{name}: not a table of numbers ({error}).") from error
         if table.shape[1] != AMAT_PIXELS + 1:
             raise ValueError(
-                f"{name}: {table.shape[1]} numbers on a line where {AMAT_PIXELS} pixels and a label belong."
+                f"{name}: {table.shape[1]} numbers on a line; it should have {AMAT_PIXELS} pixels and a label."
             )
         pixels = table[:, :-1]
         if not ((pixels >= 0) & (pixels <= 1)).all():
@@ -195,86 +188,5 @@ def amat(lines: Iterable[str], name: object, rows: int) -> tuple[Bytes, Labels]:
         labels.append(checked_labels(table[:, -1], 10, name))
     count = sum(map(len, labels))
     if count != rows:
-        raise ValueError(f"{name}: {count:,} images where {rows:,} belong: the file is truncated or another one.")
+        raise ValueError(f"{name}: {count:,} images; it should have {rows:,}: the file is truncated or another one.")
     return np.concatenate(images), np.concatenate(labels)
-
-
-def class_files(folder: Path) -> dict[str, list[Path]]:
-    """The files of every class: one sub-folder per class, named after it; hidden files are ignored."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: not a folder.")
-    classes = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-    if len(classes) < 2:
-        raise ValueError(f"{folder}: must have a sub-folder of images for each of at least 2 classes, not {classes}.")
-    found = {name: sorted(_visible(folder / name), key=Path.as_posix) for name in classes}
-    for name, images in found.items():
-        if not images:
-            raise ValueError(f"{folder / name}: no image in this class folder; remove it, or put images into it.")
-    return found
-
-
-def _visible(folder: Path) -> list[Path]:
-    def hidden(path: Path) -> bool:
-        return any(part.startswith(".") for part in path.relative_to(folder).parts)
-
-    return [path for path in folder.rglob("*") if path.is_file() and not hidden(path)]
-
-
-def read_images(paths: Sequence[Path], size: int | None = None) -> Bytes:
-    """Images as (N, 1, H, W) if all of them are grey, else as (N, 3, H, W).
-
-    With a `size`, the central square of each is resized to `size` x `size` pixels: averaged over areas to shrink,
-    bilinear to grow. Without, all must have one size. Transparency is laid on black; the first frame stands for an
-    animation.
-    """
-    pictures = [_read_image(path, size) for path in paths]  # (H, W) or (H, W, 3)
-    for path, picture in zip(paths, pictures):
-        if picture.shape[:2] != pictures[0].shape[:2]:
-            raise ValueError(
-                f"{path}: {picture.shape[1]} x {picture.shape[0]} pixels, but {paths[0].name} has "
-                f"{pictures[0].shape[1]} x {pictures[0].shape[0]}: give a `size` to resize all of them."
-            )
-    if all(picture.ndim == 2 for picture in pictures):
-        return np.stack(pictures)[:, None]
-    colour = (p if p.ndim == 3 else np.repeat(p[..., None], 3, axis=2) for p in pictures)
-    return np.stack([np.ascontiguousarray(p.transpose(2, 0, 1)) for p in colour])
-
-
-def open_picture(path: Path) -> Picture:
-    """`PIL.Image.open` of a file whose bytes are read first: lengths that a damaged one gives cost no memory then."""
-    from PIL import Image
-
-    return Image.open(io.BytesIO(limits.content(path, _LARGEST_PICTURE)), formats=PICTURES)
-
-
-def _read_image(path: Path, size: int | None) -> Bytes:
-    from PIL import Image, ImageOps
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with open_picture(path) as opened:
-                picture = _eight_bit(ImageOps.exif_transpose(opened))
-    except Exception as error:  # Pillow's plug-ins raise nearly anything
-        raise ValueError(f"{path}: not an image that can be read ({error}).") from error
-    if size is not None:
-        method = Image.Resampling.BOX if min(picture.size) >= size else Image.Resampling.BILINEAR
-        picture = ImageOps.fit(picture, (size, size), method)
-    return np.array(picture)
-
-
-def _eight_bit(picture: Picture) -> Picture:
-    """A picture of any mode in 8 bits: L if its mode is grey, else RGB."""
-    from PIL import Image
-
-    if picture.mode == "F" or picture.mode.startswith("I"):
-        values, top = np.asarray(picture), 1.0 if picture.mode == "F" else 65535.0
-        if not (values.min() >= 0 and values.max() <= top):
-            raise ValueError(f"values of mode {picture.mode} must lie in 0..{top:g}")
-        scale = np.float64(255 / top)  # row by row, for float64 would make a large picture eight times as large
-        return Image.fromarray(np.stack([np.rint(row * scale).astype(np.uint8) for row in values]))
-    target = "L" if picture.mode in ("1", "L", "LA") else "RGB"
-    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
-        black = Image.new("RGBA", picture.size, (0, 0, 0, 255))
-        picture = Image.alpha_composite(black, picture.convert("RGBA"))
-    return picture.convert(target)

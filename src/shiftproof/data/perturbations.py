@@ -1,7 +1,7 @@
-"""What may happen to a picture: a patch erased, a flip, a turn, noise, a camera that moves.
+"""Perturbations of pictures: a patch erased, a flip, a rotation, noise, a camera that moves.
 
 All functions are pure and take float batches (B, C, H, W) in [0, 1]. A `fill` is one value per channel; the mean of
-the data is what a network sees as 0 behind its normalisation.
+the data is what a network sees as 0 after normalisation.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def erasure_places(
 ) -> Tensor:
     """Places for `erase`, (count, 2).
 
-    With a `batch`, as the reference code does it: one place for every `batch` images in a row, drawn from
+    With a `batch`, as in the reference code: one place for every `batch` images in a row, drawn from
     {0 .. size - 4 - patch} on each axis ({0 .. 28 - patch} on 32 pixels), so that the last four rows and columns are
-    never touched. Without, one place per image, anywhere inside.
+    never touched. Without it, one place per image, anywhere inside.
     """
     margin, draws = (0, count) if batch is None else (_MARGIN, -(-count // batch))
     highest = [max(0, n - margin - patch) for n in size]
@@ -51,7 +51,7 @@ def erasure_places(
 
 
 def vertical_flip(x: Tensor) -> Tensor:
-    """Upside down, as in a mirror on the floor."""
+    """Mirror top and bottom."""
     return x.flip(-2)
 
 
@@ -61,7 +61,7 @@ def half_turn(x: Tensor) -> Tensor:
 
 
 def rotate(x: Tensor, degrees: Tensor, fill: Sequence[float]) -> Tensor:
-    """Turn each image about its centre, counter-clockwise, by its own angle; `fill` comes in at the corners.
+    """Rotate each image about its centre, counter-clockwise, by its own angle; `fill` enters at the corners.
 
     * multiples of 90 degrees only move pixels (90 and 270 where the image is square): no arithmetic;
     * other angles are interpolated bilinearly.
@@ -71,7 +71,7 @@ def rotate(x: Tensor, degrees: Tensor, fill: Sequence[float]) -> Tensor:
     square = x.shape[2] == x.shape[3]
     quarters = (degrees / 90).round().long() % 4
     exact = (degrees % 90 == 0) & (square | (quarters % 2 == 0))
-    out = interpolated_turn(x, degrees.deg2rad(), _filling(x, fill)) if not bool(exact.all()) else x.clone()
+    out = rotate_bilinear(x, degrees.deg2rad(), _filling(x, fill)) if not bool(exact.all()) else x.clone()
     for k in range(4):
         mine = exact & (quarters == k)
         if bool(mine.any()):
@@ -79,13 +79,13 @@ def rotate(x: Tensor, degrees: Tensor, fill: Sequence[float]) -> Tensor:
     return out
 
 
-def interpolated_turn(x: Tensor, angle: Tensor, fill: Tensor) -> Tensor:
-    """`rotate` by sampling, radians: an output pixel looks up where it came from, in coordinates from -1 to 1."""
+def rotate_bilinear(x: Tensor, angle: Tensor, fill: Tensor) -> Tensor:
+    """Rotate by `angle` radians: each output pixel is sampled where it came from, in coordinates from -1 to 1."""
     cos, sin, none = angle.cos(), angle.sin(), torch.zeros_like(angle)
     aspect = x.shape[2] / x.shape[3]
     theta = torch.stack([torch.stack([cos, -sin * aspect, none], 1), torch.stack([sin / aspect, cos, none], 1)], 1)
     grid = F.affine_grid(theta.to(x.dtype), list(x.shape), align_corners=False)
-    return F.grid_sample(x - fill, grid, align_corners=False) + fill  # what lies outside is 0, then `fill`
+    return F.grid_sample(x - fill, grid, align_corners=False) + fill  # outside it is 0, plus `fill`
 
 
 def gaussian_noise(x: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
@@ -110,7 +110,7 @@ def move_camera(x: Tensor, shift: Tensor, border: str, fill: Sequence[float]) ->
         shape = (*x.shape[:2], height + 2 * reach, width + 2 * reach)
         canvas = _filling(x, fill).expand(shape).clone()
         canvas[:, :, reach : reach + height, reach : reach + width] = x
-    # on the wider canvas the shift wraps around outside of what is kept
+    # on the wider canvas, what wraps around stays outside the part that is kept
     return circular_shift(canvas, shift)[:, :, reach : reach + height, reach : reach + width].contiguous()
 
 

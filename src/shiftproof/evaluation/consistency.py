@@ -1,6 +1,6 @@
 """How often a classifier keeps its answer when its input moves, and how far its scores move.
 
-The measure itself is `invariance.survey`; here it is put to the questions one asks of a trained network.
+The measure itself is `invariance.survey`; here it answers the questions one asks of a trained network.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.evaluation.accuracy import FRACTIONS
-from shiftproof.evaluation.classifier import Change, Report, pixels, quiet, scores
+from shiftproof.evaluation.classifier import Change, ProgressCallback, no_progress, pixels, scores
 from shiftproof.evaluation.statistics import Estimate, proportion
 from shiftproof.invariance import Shifts, survey
 from shiftproof.maps.shifts import circular_shift
@@ -35,13 +35,13 @@ def aps_protocol(
     seed: int = 0,
     batch_size: int = 250,
     name: str = "consistency: APS protocol",
-    report: Report = quiet,
+    report: ProgressCallback = no_progress,
 ) -> Estimate:
-    """Consistency as the reference code of APS reports it, of images as they are or changed first.
+    """Consistency as the reference code of APS reports it, on the images unchanged or with a `change` applied first.
 
-    For every `batch` images in a row, two circular shifts are drawn from {-3 .. 2} on each axis; the share of images
+    For every `batch` consecutive images, two circular shifts are drawn from {-3 .. 2} on each axis; the share of images
     that get the same class under both, averaged over batches. Images of a smaller last batch weigh more. The
-    interval takes images as independent. `batch_size` is only how many go through the network at a time.
+    interval assumes independent images. `batch_size` is only how many go through the network at a time.
     """
     count = images.shape[0]
     generator = torch.Generator().manual_seed(seed)
@@ -68,13 +68,13 @@ def measure_consistency(
     shifts: Shifts | None = None,
     batch_size: int = 250,
     seed: int = 0,
-    report: Report = quiet,
+    report: ProgressCallback = no_progress,
 ) -> dict[str, Any]:
     """Consistency of a classifier on images (N, C, H, W).
 
     * `aps_protocol`: as the reference code reports it, on all images;
     * `all_pairs` (circular shifts), `cropped` (black and reflected border), `fractional` (1/2, 1/4, 1/8 pixel along
-      the rows, the columns and both): `describe` on `shift_images` of them, drawn with `seed`.
+      the rows, the columns and both): `measure_shifts` on `shift_images` of them, drawn with `seed`.
 
     Circular `shifts` are all H x W, or a sample of 1,024 where the image has more than 4,096 pixels.
     """
@@ -84,18 +84,18 @@ def measure_consistency(
     possible = math.prod(images.shape[2:])
     if shifts is None:
         shifts = "all" if possible <= ALL_UP_TO else SAMPLE
-    look = partial(describe, f, some, batch_size=batch_size, seed=seed, report=report)
-    fractions = {name: look([(a, 0.0), (0.0, a), (a, a)], "fractional") for name, a in FRACTIONS.items()}
+    under = partial(measure_shifts, f, some, batch_size=batch_size, seed=seed, report=report)
+    fractions = {name: under([(a, 0.0), (0.0, a), (a, a)], "fractional") for name, a in FRACTIONS.items()}
     protocol = aps_protocol(f, images, seed=seed, batch_size=batch_size, report=report)
     return {
         "aps_protocol": protocol.to_dict() | {"batch": APS_BATCH},
-        "all_pairs": look(shifts, "circular") | {"possible_shifts": possible},
-        "cropped": {"black": look("all", "cropped"), "reflect": look("all", "cropped", border="reflect")},
+        "all_pairs": under(shifts, "circular") | {"possible_shifts": possible},
+        "cropped": {"black": under("all", "cropped"), "reflect": under("all", "cropped", border="reflect")},
         "fractional": fractions,
     }
 
 
-def describe(
+def measure_shifts(
     f: F,
     x: Tensor,
     shifts: Shifts,
@@ -104,29 +104,21 @@ def describe(
     border: str = "zeros",
     batch_size: int = 250,
     seed: int = 0,
-    report: Report = quiet,
+    report: ProgressCallback = no_progress,
 ) -> dict[str, Any]:
-    """What `survey` finds, in plain numbers.
+    """The results of `survey` as plain numbers.
 
     * `images`, `shifts`: how many were tried;
     * `pairs`: the probability that two random shifts of an image get the same class; `reference`: that a shift keeps
       the class of the unshifted image; both averaged over images, with the interval of as many yes-or-no
-      observations, which is wide enough for any that lie between;
+      observations, which is wide enough for shares in between;
     * `largest_change`, `mean_change` of a score; `worst_shift` of the largest one; `exact`: all bits are equal;
     * `least_agreement`: the smallest share of images that keep their class under one shift, and that shift;
-    * `map`, `change_map`: that share and the largest change, per shift (rows, columns); not for parts of
-      a pixel.
+    * `map`, `change_map`: that share and the largest change, per shift (rows, columns); not for fractional shifts.
     """
     title = f"consistency: {kind} shifts" + (f", {border}" if kind == "cropped" else "")
     error, agreement = survey(
-        f,
-        x,
-        shifts,
-        kind,
-        border=border,
-        batch_size=batch_size,
-        seed=seed,
-        progress=partial(report, title),
+        f, x, shifts, kind, border=border, batch_size=batch_size, seed=seed, progress=partial(report, title)
     )
     found: dict[str, Any] = {
         "images": x.shape[0],

@@ -1,4 +1,4 @@
-"""Cost of layers and networks: times measured in turns in one run, so that ratios mean something on a noisy machine."""
+"""Cost of layers and networks, timed in turns in one run: this makes ratios meaningful on a noisy machine."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ class Timing:
     repetitions: int
 
 
-def in_turns(
+def time_in_turns(
     calls: Sequence[Callable[[], object]], repetitions: int, warm_up: int = 5, twice: bool = True
 ) -> list[Timing]:
     """Time each call once per round, for `repetitions` rounds, after `warm_up` rounds that do not count.
 
-    Whatever the machine does in between hits all of them alike. Each is called `twice` and the second call counts, so
-    that nobody pays for the caches the previous one left behind; long calls need not.
+    Other load on the machine affects all of them alike. Each is called `twice` and the second call counts, because
+    the first one finds the caches filled by the previous candidate; for long calls this does not matter.
     """
     seconds: list[list[float]] = [[] for _ in calls]
     for round_ in range(-warm_up, repetitions):
-        for mine, call in zip(seconds, calls):
+        for own, call in zip(seconds, calls):
             if twice:
                 call()
             start = time.perf_counter()
             call()
             if round_ >= 0:
-                mine.append(time.perf_counter() - start)
+                own.append(time.perf_counter() - start)
     out = []
-    for mine in seconds:
-        quartiles = statistics.quantiles(mine, n=4) if len(mine) > 1 else [mine[0]] * 3
-        out.append(Timing(statistics.median(mine), quartiles[0], quartiles[2], repetitions))
+    for own in seconds:
+        quartiles = statistics.quantiles(own, n=4) if len(own) > 1 else [own[0]] * 3
+        out.append(Timing(statistics.median(own), quartiles[0], quartiles[2], repetitions))
     return out
 
 
@@ -70,7 +70,7 @@ def peak_memory(call: Callable[[], object]) -> int:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keep what compiled code writes to the standard error, as torch's profiler does, off the terminal."""
+    """Discard the standard error of compiled code: torch's profiler writes to it."""
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -82,7 +82,7 @@ def _silence() -> Iterator[None]:
 
 
 def flops(model: torch.nn.Module, x: Tensor) -> int:
-    """Of the dense convolutions of one forward pass, per image."""
+    """FLOPs of the dense convolutions in one forward pass, per image."""
     counts = []
 
     def count(module: torch.nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> None:
@@ -99,7 +99,7 @@ def flops(model: torch.nn.Module, x: Tensor) -> int:
 
 
 def forward(layer: Layer, x: Tensor) -> Callable[[], object]:
-    """A call of the forward pass alone."""
+    """A function that runs the forward pass."""
 
     def call() -> object:
         with torch.no_grad():
@@ -109,15 +109,10 @@ def forward(layer: Layer, x: Tensor) -> Callable[[], object]:
 
 
 def forward_backward(layer: Layer, x: Tensor) -> Callable[[], object]:
-    """A call of the forward pass and of the gradient in the input."""
+    """A function that runs the forward pass and the gradient with respect to the input."""
     leaf = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
     gradient = torch.ones_like(layer(leaf))
     return lambda: torch.autograd.grad(layer(leaf), leaf, gradient)
-
-
-def parameters(model: torch.nn.Module) -> int:
-    """How many numbers a network learns."""
-    return sum(p.numel() for p in model.parameters())
 
 
 def measure_efficiency(
@@ -125,19 +120,19 @@ def measure_efficiency(
 ) -> dict[str, Any]:
     """What a network costs: parameters, and for a forward pass of `x` FLOPs, time and memory.
 
-    `flops` are those of the dense convolutions, per image; `seconds` per batch, with quartiles; `latency_ratio` that
-    to the `baseline`, timed in turns with it; `peak_bytes` of tensors held at once beyond weights and input. Time and
-    memory are measured on the CPU and None elsewhere; the ratio is None without a baseline.
+    `flops` are those of the dense convolutions, per image; `seconds` are per batch, with quartiles; `latency_ratio` is
+    the ratio to the `baseline`, timed in turns with it; `peak_bytes` are those of tensors held at once beyond weights
+    and input. Time and memory are measured on the CPU and None elsewhere; the ratio is None without a baseline.
     """
     networks = [model] if baseline is None else [model, baseline]
     timings, memory = None, None
     with evaluating(model), evaluating(networks[-1]):
         if x.device.type == "cpu":
-            timings = in_turns([forward(network, x) for network in networks], repetitions, warm_up=1)
+            timings = time_in_turns([forward(network, x) for network in networks], repetitions, warm_up=1)
             memory = peak_memory(forward(model, x))
         return {
             "batch": list(x.shape),
-            "parameters": parameters(model),
+            "parameters": sum(p.numel() for p in model.parameters()),
             "flops": flops(model, x[:1]),
             "seconds": None if timings is None else asdict(timings[0]),
             "latency_ratio": None if timings is None or baseline is None else timings[0].median / timings[1].median,

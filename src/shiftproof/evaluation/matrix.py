@@ -1,4 +1,4 @@
-"""What can be said of Gaussian-Hermite Sampling from its matrix R alone, without any data."""
+"""Properties of Gaussian-Hermite Sampling that follow from its matrix R alone, without any data."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from shiftproof.ghs.matrix import sampling_matrix
 def measure_matrix(kernel: Kernel = GHS, size: int = 32, count: int = 16, grid: str = "anchored") -> dict[str, Any]:
     r"""Properties of R, which takes `size` pixels of an axis to `count` samples.
 
-    * `constant`: what becomes of a constant 1, the smallest and the largest sample;
+    * `constant`: the smallest and the largest sample of a constant map of ones;
     * `response`: the gain of a wave of k cycles per map, \|R w_k\| relative to an ideal sampler, for k = 0 .. size/2;
       `kept` is the smallest below the output's Nyquist limit, `leaked` the largest above;
     * `commutation`: how far a shift by the stride is from a shift of the output by one sample,
-      \|S_1 R - R S_stride\| / \|R\|, which is what a pivot that jumps costs (None where the stride is not whole).
+      \|S_1 R - R S_stride\| / \|R\|, which is what a jump of the pivot costs (None if the stride is not whole).
 
     >>> from shiftproof.ghs.kernel import GHS_PAPER
     >>> round(measure_matrix(GHS_PAPER, grid="inclusive")["commutation"], 2)

@@ -1,4 +1,4 @@
-"""What a classifier makes of pictures that were damaged: erased patches, flips, turns, noise."""
+"""Accuracy and agreement of a classifier on damaged images: erased patches, flips, rotations, noise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from shiftproof.data.perturbations import erase, erasure_places, gaussian_noise, half_turn, rotate, vertical_flip
 from shiftproof.evaluation.accuracy import accuracy
-from shiftproof.evaluation.classifier import Change, Classifier, Report, quiet, scores
+from shiftproof.evaluation.classifier import Change, Classifier, ProgressCallback, no_progress, scores
 from shiftproof.evaluation.consistency import aps_protocol
 from shiftproof.evaluation.statistics import hits, mean
 
@@ -22,7 +22,7 @@ DAMAGES = ("erasure", "vertical_flip", "half_turn", "rotation", "noise")
 
 
 def compare(clean: Tensor, found: Tensor, labels: Tensor) -> dict[str, Any]:
-    """Accuracy of the scores `found`, and how often their answer is that of the `clean` ones."""
+    """Accuracy of the scores `found`, and how often they give the same answer as the `clean` ones."""
     return {
         "accuracy": accuracy(found, labels).to_dict(),
         "agreement": hits(found.argmax(1) == clean.argmax(1)).to_dict(),
@@ -30,7 +30,7 @@ def compare(clean: Tensor, found: Tensor, labels: Tensor) -> dict[str, Any]:
 
 
 def relative_change(clean: Tensor, found: Tensor) -> Tensor:
-    """The length of the change of the scores by the length of the scores, per image. (N, classes) -> (N,)"""
+    """The norm of the change of the scores, relative to the norm of the scores, per image. (N, classes) -> (N,)"""
     change, length = ((v * v).sum(1).sqrt() for v in ((found - clean).double(), clean.double()))
     return change / length.clamp_min(torch.finfo(length.dtype).tiny)
 
@@ -44,20 +44,20 @@ def measure_robustness(
     clean: Tensor | None = None,
     batch_size: int = 250,
     seed: int = 0,
-    report: Report = quiet,
+    report: ProgressCallback = no_progress,
 ) -> dict[str, Any]:
     """Accuracy, and agreement with the answer to the undamaged image, on damaged images (N, C, H, W).
 
-    * `erasure`: a square of 0, 4, 6 or 8 pixels filled with the mean; `per_batch` as the reference code does it (one
-      place for 256 images), `per_image` anywhere. Patches larger than the image are left out;
+    * `erasure`: a square of 0, 4, 6 or 8 pixels filled with the mean; `per_batch` at one place for 256
+      images, as in the reference code, `per_image` at random places. Patches larger than the image are left out;
     * `vertical_flip`; `half_turn`, which the reference code calls a vertical flip;
     * `consistency` of `per_batch`, `vertical_flip` and `half_turn`: the damaged image shifted twice, see
       `aps_protocol`;
-    * `rotation`: every image by its own angle, any of 360 degrees, with black corners;
+    * `rotation`: every image by its own random angle of up to 360 degrees, with black corners;
     * `noise` of standard deviation 0.02, 0.05 and 0.1, where pixels lie in [0, 1]; with the mean relative change of
       the scores. The noise depends on `batch_size`, everything else only on `seed`.
 
-    `damages` says which of them.
+    `damages` selects among them.
     """
     count, channels, size = images.shape[0], images.shape[1], images.shape[2:]
     run = partial(scores, f, images, batch_size=batch_size, report=report)
@@ -82,7 +82,7 @@ def measure_robustness(
         found = before if change is None else under(name, change)
         return compare(before, found, labels) | ({} if batch is None else shifted(name, change))
 
-    def turned(name: str, flip: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    def flipped(name: str, flip: Callable[[Tensor], Tensor]) -> dict[str, Any]:
         def change(x: Tensor, where: slice) -> Tensor:
             return flip(x)
 
@@ -100,8 +100,8 @@ def measure_robustness(
     ways = (("per_batch", ERASURE_BATCH), ("per_image", None))
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "erasure": lambda: {name: {str(patch): erased(patch, batch) for patch in patches} for name, batch in ways},
-        "vertical_flip": lambda: turned("vertical flip", vertical_flip),
-        "half_turn": lambda: turned("180 degrees", half_turn),
+        "vertical_flip": lambda: flipped("vertical flip", vertical_flip),
+        "half_turn": lambda: flipped("180 degrees", half_turn),
         "rotation": lambda: compare(
             before, under("rotation", lambda x, where: rotate(x, degrees[where], black)), labels
         ),

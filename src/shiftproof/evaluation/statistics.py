@@ -1,4 +1,4 @@
-"""Numbers that say how sure they are: a value with its 95 % interval."""
+"""Estimates: a value with its 95 % interval."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENTRIES = 2**20  # drawn at a time
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, its 95 % interval, and the number of observations behind it."""
+    """A value, its 95 % interval, and the number of observations."""
 
     value: float
     low: float
@@ -33,7 +33,7 @@ def proportion(share: float, n: int) -> Estimate:
 
     .. math:: \frac{p + z^2/2n \pm z \sqrt{p(1-p)/n + z^2/4n^2}}{1 + z^2/n}
 
-    It stays inside [0, 1], and is no point where all observations agree.
+    It stays inside [0, 1], and has a width even if all observations agree.
 
     >>> round(proportion(1.0, 100).low, 4)
     0.963

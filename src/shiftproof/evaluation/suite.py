@@ -1,4 +1,4 @@
-"""The whole evaluation of a trained network: every measure on one data set, as plain numbers."""
+"""The complete evaluation of a trained network: every measure on one data set, as plain numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shiftproof import checks
 from shiftproof.evaluation.accuracy import accuracy, measure_accuracy
 from shiftproof.evaluation.aliasing import measure_aliasing
-from shiftproof.evaluation.classifier import Classifier, Report, evaluating, pixels, quiet, scores
+from shiftproof.evaluation.classifier import Classifier, ProgressCallback, evaluating, no_progress, pixels, scores
 from shiftproof.evaluation.consistency import measure_consistency
 from shiftproof.evaluation.efficiency import measure_efficiency
 from shiftproof.evaluation.robustness import DAMAGES, measure_robustness
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shiftproof.data.sets import Dataset, Images
 
 PARTS = ("accuracy", "consistency", "robustness", "aliasing", "efficiency")
-SOME = tuple(f"robustness.{name}" for name in DAMAGES)  # one damage only
+SINGLE_DAMAGES = tuple(f"robustness.{name}" for name in DAMAGES)
 _TIMED = 64  # images in the batch whose time is taken
 
 
@@ -37,27 +37,28 @@ def evaluate(
     method: str | None = None,
     options: Mapping[str, Any] | None = None,
     baseline: nn.Module | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> dict[str, Any]:
     """Measure a network on the test part of a data set: a nested dictionary, by part, that JSON can hold.
 
-    Where the data set has a benchmark's test part besides, accuracy tells that as well.
+    If the data set also has the test part of a benchmark, the accuracy includes it.
 
-    `parts`: which of `PARTS` to measure; each is described by its function, `measure_accuracy` and so on. Of robustness
-    single damages can be chosen: `"robustness.noise"`.
+    `parts`: which of `PARTS` to measure; each is described by its function, `measure_accuracy` and so on. A
+    single damage of robustness can be chosen: `"robustness.noise"`.
     `limit`: measure that many images, drawn with `seed`, instead of all.
     `shift_images`: how many of them are put through all shifts.
     `method`, `options`: the downsampling method whose aliasing is measured; without one that part is left out.
     `baseline`: the strided network, on the same device, that the time is compared with.
-    `report(name, done, total)` hears how far each measure has come.
+    `report(name, done, total)` is called with the progress of each measure.
 
     Every estimate is a dictionary of `value`, `low`, `high` (its 95 % interval) and `n`; numbers that do not exist or
-    are not finite are None. The network is in evaluation mode meanwhile, and gets its modes back.
+    are not finite are None. The network is measured in evaluation mode; afterwards its modules have the modes they
+    had before.
     """
     for part in parts:
-        checks.choice("parts", part, (*PARTS, *SOME))
+        checks.choice("parts", part, (*PARTS, *SINGLE_DAMAGES))
     damages = [name for name in DAMAGES if {"robustness", f"robustness.{name}"} & set(parts)]
-    tell: Report = quiet if report is None else report
+    tell: ProgressCallback = no_progress if report is None else report
     if not len(dataset.test.labels):
         raise ValueError(f"data set {dataset.name!r} has no test images.")
     images, labels = _drawn(dataset.test, limit, seed)

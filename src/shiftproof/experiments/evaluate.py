@@ -71,7 +71,7 @@ def from_run(
     return Subject(model, own, config.model.name, config, training, baseline, foreign)
 
 
-def evaluate(subject: Subject, settings: Settings, report: progress.Report | None = None) -> records.Record:
+def evaluate(subject: Subject, settings: Settings, report: progress.ProgressCallback | None = None) -> records.Record:
     """Measure a network and make the record of it."""
     watch = Stopwatch()
     model, dataset, config = subject.model, subject.dataset, subject.config

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof import checks, environment
-from shiftproof.data.store import atomic_write
 from shiftproof.experiments.settings import Settings
 from shiftproof.safe_io import limits
+from shiftproof.safe_io.atomic import atomic_write
 from shiftproof.training.config import WITHOUT_EFFECT, Config, every_setting
 from shiftproof.training.stored import ADDED_OPTIONS, ADDED_SETTINGS
 
@@ -102,7 +102,7 @@ def read(path: Path) -> Record:
 
 def read_json(path: Path) -> Any:
     """What is in the file of a record, not yet checked."""
-    text = limits.content(path, _LARGEST)
+    text = limits.read_bounded(path, _LARGEST)
     try:
         return limits.parse_json(text)
     except ValueError as error:

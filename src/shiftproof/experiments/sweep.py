@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from shiftproof import checks, environment, progress
-from shiftproof.data.store import data_root, writable
+from shiftproof.data.store import data_root
 from shiftproof.experiments import engines, evaluate, records
 from shiftproof.experiments.catalogue import run_name
 from shiftproof.experiments.engines import Outcome
 from shiftproof.experiments.settings import Settings
-from shiftproof.training.checkpoint import BusyError
+from shiftproof.safe_io.atomic import writable
+from shiftproof.safe_io.locks import BusyError
 from shiftproof.training.config import Config
-from shiftproof.training.process import Stopwatch, keep_memory
+from shiftproof.training.process import Stopwatch
 
 ENGINES = ("local", "ray")
 _PAUSE = 10.0  # seconds until a run that another process works on is looked at again
@@ -123,7 +124,6 @@ def perform(
 
     if _read_if_there(folder, config, settings) is not None:
         return None
-    keep_memory()
     run = runs / run_name(config)
     train(config, run, resume=True, data_dir=data_dir, quiet=quiet)
     subject = evaluate.from_run(run, settings.weights, data_dir=data_dir, on=settings.on)

@@ -6,6 +6,7 @@ float64 on the CPU, kept, and cast at the border. Letters: M input and N output 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -160,12 +161,14 @@ def make_plan(
     like: Tensor, sizes: Sequence[int], counts: Sequence[int], origin: Sequence[int], kernel: Kernel, grid: str
 ) -> Plan:
     """The plan for maps of the given sizes, in the accumulation dtype and on the device of `like`."""
-    made: dict[tuple[int, int], Axis] = {}
-    for m, n in zip(sizes, counts):
-        if (m, n) not in made:
-            made[m, n] = Axis(_matrix(m, n, kernel, grid, like))
-    phases = None if torch.compiler.is_compiling() else grids.all_phases(sizes, counts)  # its sizes may be symbols
-    return Plan(tuple(origin), tuple(counts), phases, tuple(made[m, n] for m, n in zip(sizes, counts)))
+
+    def make(size: int, count: int) -> Axis:
+        return Axis(_matrix(size, count, kernel, grid, like))
+
+    if torch.compiler.is_compiling():  # sizes may be symbols, which cannot be compared
+        return Plan(tuple(origin), tuple(counts), None, tuple(map(make, sizes, counts)))
+    axes = tuple(map(functools.cache(make), sizes, counts))  # equal axes share a matrix
+    return Plan(tuple(origin), tuple(counts), grids.all_phases(sizes, counts), axes)
 
 
 def _matrix(size: int, count: int, kernel: Kernel, grid: str, like: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.ghs import grids, ties
+from shiftproof.ghs import grids
+from shiftproof.ghs.ties import TIES, argmax
 from shiftproof.tensors import wide
 
 Rule = Callable[[Tensor], Tensor]
@@ -80,26 +81,26 @@ def check_rule(rule: str | Rule) -> str | Rule:
 def select_pivot(
     x: Tensor,
     rule: str | Rule = "max",
-    tie_rule: str = "exact",
+    ties: str = "exact",
     companions: Sequence[Tensor] = (),
     counts: Sequence[int] | None = None,
 ) -> Tensor:
     """The pivot of each sample of `x` (B, C, d1..dn), as (B, n) positions in (row, column) order.
 
     * moves with the map: for every input and every circular shift the maps aligned at their pivots are equal,
-      plateaus, periodic and constant maps included (`tie_rule="exact"`);
+      plateaus, periodic and constant maps included (`ties="exact"`);
     * a sample that contains NaN has no pivot: its entry is -1;
     * not differentiable: gradients pass through the values, not through the choice.
 
     `rule` names the score whose maximum is taken: `"max"` over all channels (the paper); `"phase"`, the same in the
     best phase of an output of sizes `counts` (`score_phase`); `"energy"` (`score_energy`); or a function
     (B, C, d1..dn) -> (B, d1..dn) that moves with its input.
-    `tie_rule`: `"exact"` compares the aligned maps themselves, `companions` included (the maps of other branches that
+    `ties`: `"exact"` compares the aligned maps themselves, `companions` included (the maps of other branches that
     will share the pivot); `"window"` is the paper's suggestion, the larger neighbourhood sum over 3 x 3 and then
     5 x 5 pixels, which cannot decide every case; `"first"` takes the first maximum in memory, and the guarantee does
     not hold where there are ties.
     """
-    checks.choice("ties", tie_rule, ties.TIES)
+    checks.choice("ties", ties, TIES)
     check_rule(rule)
     if rule == "phase" and counts is None:
         raise ValueError("`pivot_rule='phase'` needs `counts`, the sizes of the output.")
@@ -110,7 +111,7 @@ def select_pivot(
         return x.new_empty((0, len(sizes)), dtype=torch.int64)
     # looked for in x: the maximum of another runtime, or a user's rule, may lose a NaN on the way
     ill = x.flatten(1).isnan().any(1)
-    index = ties.argmax(scores, tie_rule, (x, *(c.detach() for c in companions)))
+    index = argmax(scores, ties, (x, *(c.detach() for c in companions)))
     return torch.where(ill[:, None], -1, _unravel(index, sizes))
 
 

@@ -118,6 +118,7 @@ class Sampling:
     def plan(self, x: Tensor) -> Plan:
         """What a call does to maps such as `x`: checked and made once for each size, dtype and device."""
         if not isinstance(x, Tensor) or not is_eager(x) or 0 in x.shape[1:]:
+            _refuse_trace()
             return self._make_plan(x)
         return _plans.get((x.shape[2:], x.dtype, x.device, self), lambda: self._make_plan(x))
 
@@ -135,7 +136,6 @@ class Sampling:
         """The samples of maps (B, C, d1..dn), and the pivots they were taken at: `selection`, or those of `select`."""
         plan = self.plan(x)
         if selection is None:
-            _refuse_trace()
             return backend.find_and_sample(x, plan, self.pivot_rule, self.ties)
         check_selection(selection, x)
         return backend.sample(x, selection, plan), selection

@@ -19,15 +19,15 @@ Schedule = tuple[int, list[int]]  # how many ranks are merged at a time, and how
 _SYMBOLIC_DOUBLINGS = {1: 32, 2: 16, 3: 12}  # by dimension: signals of 2^32 samples, images of 65,536 pixels each way
 
 
-def argmax(scores: Tensor, tie_rule: str, maps: Sequence[Tensor]) -> Tensor:
+def argmax(scores: Tensor, ties: str, maps: Sequence[Tensor]) -> Tensor:
     """The position of the largest score of each sample; ties are decided by the `maps`. (B, d1..dn) -> (B,)"""
     flat = scores.flatten(1)
     best, index = flat.max(1)
     largest = flat == best[:, None]
     tied = largest.sum(1) != 1
-    if tie_rule == "exact":
+    if ties == "exact":
         return (_resolve if is_eager(scores) else _resolve_traced)(tied, index, scores, *maps)
-    if tie_rule == "window":
+    if ties == "window":
         return torch.where(tied, _window_argmax(scores, largest), index)
     return index
 

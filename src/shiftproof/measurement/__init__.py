@@ -1,1 +1,1 @@
-"""How a network's answer changes when its pictures move: the measurement, its result, its page."""
+"""How a network's answers change when its pictures are shifted: the measurement, its result, its page."""

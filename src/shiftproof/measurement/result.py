@@ -1,4 +1,4 @@
-"""What shifts do to the answers of a network: the numbers, and the forms they are shown in."""
+"""The result of a measurement, and the forms it is shown in: text, table, figure, JSON, page."""
 
 from __future__ import annotations
 
@@ -12,64 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from shiftproof.data.store import atomic_write
-from shiftproof.invariance import Shift
+from shiftproof.measurement import page
+from shiftproof.measurement.kind_result import TITLES, KindResult
+from shiftproof.reports import html_page
+from shiftproof.reports.words import percent
+from shiftproof.safe_io.atomic import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-HEAD = ("shifts", "tried", "pairs agree", "answer kept", "largest change", "mean change", "worst shift", "bits equal")
-
-
-@dataclass(frozen=True)
-class ImageResult:
-    """One image under the shifts of one kind: how many kept its answer, and the worst of them.
-
-    The worst shift is the one with the largest change of the scores, among those that change the answer if any does.
-    """
-
-    name: str
-    kept: float
-    shift: Shift
-    change: float
-    before: int
-    after: int
-
-
-@dataclass(frozen=True)
-class KindResult:
-    """All images under the shifts of one kind; the numbers are those of `ShiftError` and `Consistency`.
-
-    `changes` and `kept` belong to the `shifts` one by one, `change_map` and `kept_map` to the grid of all shifts.
-    """
-
-    kind: str
-    pairs: float
-    reference: float
-    max: float
-    mean: float
-    worst: Shift
-    exact: bool
-    shifts: list[Shift]
-    changes: Tensor
-    kept: Tensor
-    change_map: Tensor
-    kept_map: Tensor
-    images: list[ImageResult]
-
-    def row(self) -> list[str]:
-        """What stands in the table, in the order of `HEAD`."""
-        of = self.change_map.numel()
-        return [
-            self.kind,
-            f"{len(self.shifts):,} of {of:,}" if len(self.shifts) != of else f"all {of:,}",
-            percent(self.pairs),
-            percent(self.reference),
-            f"{self.max:.3g}",
-            f"{self.mean:.3g}",
-            "" if self.exact else shift_text(self.worst),
-            "yes" if self.exact else "no",
-        ]
 
 
 @dataclass(frozen=True)
@@ -79,7 +29,7 @@ class Measurement:
     kinds: dict[str, KindResult]
     about: dict[str, str]  # what was measured, in words
     labels: list[str] | None
-    pictures: Tensor = dataclasses.field(repr=False)  # (B, C, H, W), as they were shifted
+    pictures: Tensor = dataclasses.field(repr=False)  # (B, C, H, W), unshifted
 
     def label(self, index: int) -> str:
         """The name of a class."""
@@ -104,20 +54,20 @@ class Measurement:
         """A rich table."""
         from rich.table import Table
 
-        table = Table(title=self.headline(), caption="\n".join(self._lines()), caption_justify="left")
-        for column in HEAD:
-            table.add_column(column, justify="left" if column == HEAD[0] else "right", no_wrap=True)
+        table = Table(title=self.headline(), caption="\n".join(self._about_lines()), caption_justify="left")
+        for column in TITLES:
+            table.add_column(column, justify="left" if column == TITLES[0] else "right", no_wrap=True)
         for result in self.kinds.values():
             table.add_row(*result.row(), style="bold green" if result.exact else None)
         return table
 
     def __str__(self) -> str:
-        rows = [list(HEAD), *(result.row() for result in self.kinds.values())]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+        rows = [list(TITLES), *(result.row() for result in self.kinds.values())]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(TITLES))]
         text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-        return "\n".join([self.headline(), *text, *self._lines()])
+        return "\n".join([self.headline(), *text, *self._about_lines()])
 
-    def _lines(self) -> list[str]:
+    def _about_lines(self) -> list[str]:
         return [f"{name}: {value}" for name, value in self.about.items()]
 
     def figure(self, path: Path | None = None, *, dark: bool = False) -> Figure:
@@ -127,10 +77,10 @@ class Measurement:
         sizes = self.pictures.shape[2:]
         rows = []
         for result in self.kinds.values():
-            where = result.shifts
+            shifts = result.shifts
             if result.kind == "circular":
-                where = [figures.centred(shift, sizes) for shift in where]
-            rows.append((result.kind, where, result.kept, result.changes))
+                shifts = [figures.centered(shift, sizes) for shift in shifts]
+            rows.append((result.kind, shifts, result.kept, result.changes))
         figure = figures.heatmap(rows, dark=dark)
         if path is not None:
             buffer = io.BytesIO()
@@ -153,27 +103,18 @@ class Measurement:
 
     def to_html(self) -> str:
         """One self-contained page."""
-        from shiftproof.measurement.page import render
+        return html_page.page(f"Shift measurement: {self.about.get('network', 'a network')}", self.sections())
 
-        return render(self)
-
-
-def percent(share: float) -> str:
-    """A share in words that do not round it away: 100 % is all, 0 % is nothing.
-
-    >>> percent(0.12), percent(1.0), percent(0.99999), percent(0.0002)
-    ('12 %', '100 %', 'over 99.9 %', 'under 0.1 %')
-    """
-    if 0 < share < 0.001:
-        return "under 0.1 %"
-    if 0.999 < share < 1:
-        return "over 99.9 %"
-    return f"{100 * share:.3g} %"
-
-
-def shift_text(shift: Shift) -> str:
-    """A shift as (row, column)."""
-    return f"({', '.join(f'{v:g}' for v in shift)})"
+    def sections(self) -> list[tuple[str, str]]:
+        """The parts of the page, each a heading and its HTML; the first has the result in a sentence and no heading."""
+        light, dark = (html_page.figure_uri(self.figure(dark=mode)) for mode in (False, True))
+        kinds = list(self.kinds.values())
+        return [
+            *page.summary(self.headline(), self.about, kinds),
+            page.heat_maps(light, dark),
+            page.worst_cases(kinds, self.pictures, self.label),
+            page.gallery(kinds[0], self.pictures, self.label),
+        ]
 
 
 def _plain(value: Any) -> Any:

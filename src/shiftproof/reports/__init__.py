@@ -1,1 +1,1 @@
-"""Tables and figures."""
+"""Tables, figures, findings and pages, drawn from records and arrays: nothing here runs a network."""

@@ -1,20 +1,20 @@
-"""What the tables say, in sentences: where GHS is ahead, where it ties, where it is behind."""
+"""What the tables show, in sentences: where GHS is ahead, where it ties, where it is behind."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
 
-from shiftproof.reports.paper_tables import NAMES
-from shiftproof.reports.table import Cell, Table, apart, pooled_spread
+from shiftproof.reports.paper_tables import METHOD_LABELS
+from shiftproof.reports.table import Cell, Table, differ, pooled_spread
 
-OURS = NAMES["ghs"]
+OURS = METHOD_LABELS["ghs"]
 # table -> the columns in which methods are compared; None: every column
 _JUDGED: dict[str, tuple[str, ...] | None] = {
     "table2": None,
     "shifts": ("accuracy, camera moved, %", "agreement, camera moved, %"),
     "table3": ("accuracy",),
-    "table4": ("accuracy, turned by 180°",),
+    "table4": ("accuracy, rotated by 180°",),
     "figure5": ("accuracy, 4 px", "accuracy, 8 px"),
     "table5": ("accuracy, %", "accuracy, camera moved, %", "agreement, rotated again, %"),
 }
@@ -22,18 +22,19 @@ _AGREE, _CHANGE = "two random shifts agree, %", "largest change of a logit"
 
 
 RULE = (
-    "A difference is called a tie unless it is larger than the spread over seeds, pooled over the rows, and than twice "
-    "its standard error; with a single seed, than its 95 % interval too. In brackets: ours minus theirs."
+    "Two methods are tied unless they differ by more than the spread over seeds, pooled over the rows, and by more "
+    "than twice the standard error; with a single seed, also by more than the 95 % interval. In brackets: GHS minus "
+    "the other."
 )
 Finding = tuple[str, str]  # what it is about, and the sentence
 
 
-def findings(made: Sequence[Table]) -> list[Finding]:
-    """What can be said of what was run."""
+def from_tables(made: Sequence[Table]) -> list[Finding]:
+    """The findings of all tables that have numbers."""
     out: list[Finding] = []
     for table in made:
         if table.name in ("shifts", "table5"):
-            out += _law(table)
+            out += _agreement(table)
         if table.name in _JUDGED:
             out += _comparisons(table, _JUDGED[table.name] or table.columns)
         if table.name == "ablation":
@@ -51,8 +52,8 @@ def _column(table: Table, name: str) -> dict[str, Cell]:
     return {label: cells[where] for label, cells in table.rows if cells[where].values}
 
 
-def _law(table: Table) -> Iterator[Finding]:
-    """How far each method keeps its answer under every circular shift."""
+def _agreement(table: Table) -> Iterator[Finding]:
+    """How often each method keeps its answer under all circular shifts."""
     agree, change = _column(table, _AGREE), _column(table, _CHANGE)
     words = [
         f"{label} {_mean(agree[label]):.2f} % ({max(change[label].values):.2g})" for label in agree if label in change
@@ -70,7 +71,7 @@ def _comparisons(table: Table, columns: Sequence[str]) -> Iterator[Finding]:
 
 
 def _subject(table: Table) -> str:
-    """The title without the number of the table, its unit, and what the column says anyway."""
+    """The title without the number of the table, its unit, and what the column repeats."""
     words = table.title.partition(". ")[2] or table.title
     return words.removesuffix(", %").removeprefix("Every shift, ")
 
@@ -81,14 +82,14 @@ def compare(ours: Cell, others: dict[str, Cell]) -> str:
     spread = pooled_spread([ours, *others.values()])
     for label, cell in others.items():
         difference = _mean(ours) - _mean(cell)
-        group = "tied with" if not apart(ours, cell, spread) else "ahead of" if difference > 0 else "behind"
+        group = "tied with" if not differ(ours, cell, spread) else "ahead of" if difference > 0 else "behind"
         groups[group].append(f"{label} ({difference:+.{ours.digits}f})")
     parts = [f"{group} {_and(names)}" for group, names in groups.items() if names]
     return f"{OURS} {ours.ours()}: {'; '.join(parts)}."
 
 
 def _ablation(table: Table) -> Iterator[Finding]:
-    """What the held-out images say of the default."""
+    """Where the default ranks on the held-out images."""
     cells = _column(table, table.columns[0])
     ours = cells.pop(OURS, None)
     if ours is None or not cells:
@@ -96,13 +97,13 @@ def _ablation(table: Table) -> Iterator[Finding]:
     order = sorted(cells, key=lambda label: -_mean(cells[label]))
     ahead = [label for label in order if _mean(cells[label]) > _mean(ours)]
     spread = pooled_spread([ours, *cells.values()])
-    better = [label for label in ahead if apart(ours, cells[label], spread)]
+    better = [label for label in ahead if differ(ours, cells[label], spread)]
     best = ", ".join(f"{label} {cells[label].ours()}" for label in order[:3])
     verdict = f"better than the default: {_and(better)}" if better else "none is better by more than the spread"
     yield (
         "Ablation",
         f"the default, {ours.ours()}, is number {len(ahead) + 1} of {len(cells) + 1}; the best others are {best}; "
-        f"{verdict}. Of so many comparisons one in twenty looks like more than a tie by chance. {compare(ours, cells)}",
+        f"{verdict}. By chance, about one in twenty comparisons looks like more than a tie. {compare(ours, cells)}",
     )
 
 

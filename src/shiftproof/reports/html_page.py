@@ -1,6 +1,6 @@
-"""One self-contained HTML page: no scripts, nothing from the network, light and dark, fit to print.
+"""Building blocks of one self-contained HTML page: no scripts, nothing downloaded, light and dark, fit to print.
 
-Functions that take plain text escape it; those whose argument is called `html` do not.
+Text arguments are escaped; arguments called `html`, and the bodies of sections, are not.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ body { margin: 0 auto; padding: 2.5rem 1.25rem 3rem; max-width: 66rem; backgroun
 h1 { margin: 0; font-size: 1rem; font-weight: 600; color: var(--soft); overflow-wrap: anywhere; }
 h2 { margin: 2.5rem 0 .75rem; font-size: 1.15rem; }
 p { margin: .5rem 0; }
+figure { margin: 1rem 0; }
 p, ul { max-width: 58rem; }
 .lead { margin: .4rem 0 1rem; font-size: 1.6rem; line-height: 1.3; font-weight: 600; text-wrap: balance; }
 .soft, figcaption, footer { color: var(--soft); font-size: .875rem; }
@@ -64,7 +65,7 @@ footer { margin-top: 3rem; padding-top: .75rem; border-top: 1px solid var(--line
 
 
 def page(title: str, sections: Sequence[tuple[str, str]]) -> str:
-    """A whole page from its title and its sections, each a heading (may be empty) and the HTML below it."""
+    """A whole page from its title and its sections, each a heading (may be empty) and its HTML."""
     body = "\n".join(
         f"<section>{f'<h2>{escape(heading)}</h2>' if heading else ''}\n{html}\n</section>" for heading, html in sections
     )
@@ -79,36 +80,36 @@ def page(title: str, sections: Sequence[tuple[str, str]]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of plain text, the first column to the left."""
+    """A table of plain text, the first column left-aligned."""
     top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
     return f'<div class="wide"><table><thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table></div>'
 
 
 def notes(words: Sequence[str]) -> str:
-    """Things to know, a paragraph each; what stands between backticks is code."""
+    """Small print, one paragraph per entry; text between backticks is set as code."""
     html = "".join(f'<p class="soft">{escape(part)}</p>' for part in words)
     return re.sub("`([^`<]+)`", r"<code>\1</code>", html)
 
 
 def facts(pairs: dict[str, str]) -> str:
-    """Names and what they stand for, line by line."""
+    """Names and their meaning, one per line."""
     return "<dl>" + "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in pairs.items()) + "</dl>"
 
 
-def image_png(figure: Figure) -> str:
-    """A figure as a data URI."""
+def figure_uri(figure: Figure) -> str:
+    """A matplotlib figure as a data URI."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=144)
     return _uri(buffer)
 
 
-def file_png(path: Path) -> str:
+def file_uri(path: Path) -> str:
     """A PNG file as a data URI."""
     return _uri(io.BytesIO(path.read_bytes()))
 
 
-def picture_png(picture: Tensor) -> str:
+def pixels_uri(picture: Tensor) -> str:
     """A picture (C, H, W) in [0, 1], grey or in colour, as a data URI."""
     from PIL import Image
 
@@ -118,8 +119,13 @@ def picture_png(picture: Tensor) -> str:
     return _uri(buffer)
 
 
+def figure(caption: str, html: str) -> str:
+    """A figure with its caption below."""
+    return f"<figure>{html}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
 def picture(alternative: str, light: str, dark: str | None = None) -> str:
-    """An image from its data URI, another one where the reader prefers dark, and words for who cannot see it."""
+    """An image from its data URI, with alternative text; `dark` is shown to readers who prefer dark pages."""
     image = f'<img src="{light}" alt="{escape(alternative)}">'
     if dark is None:
         return image

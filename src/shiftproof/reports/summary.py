@@ -1,4 +1,4 @@
-"""A record on the terminal: what was right, what shifts did, what it cost."""
+"""A record on the terminal: accuracy, the effect of shifts, cost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from shiftproof.experiments.records import Record, lookup
-from shiftproof.measurement.result import shift_text
+from shiftproof.reports.words import shift_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,12 +58,12 @@ def shifts(metrics: Metrics) -> list[list[str]]:
 
 
 def remarks(metrics: Metrics) -> Iterator[str]:
-    """What fits in a sentence: aliasing and cost."""
+    """Aliasing and cost, a sentence each."""
     wave = lookup(metrics, "aliasing")
     if wave is not None:
         yield (
-            f"Aliasing, {wave['size']} to {wave['output']} pixels: of waves that the output cannot hold "
-            f"{_short(wave['aliased'])} of the energy comes through, of the others {_short(wave['kept'])}."
+            f"Aliasing, {wave['size']} to {wave['output']} pixels: of waves too fine for the output, "
+            f"{_short(wave['aliased'])} of the energy survives; of the others, {_short(wave['kept'])}."
         )
     cost = lookup(metrics, "efficiency")
     if cost is not None:
@@ -78,7 +78,7 @@ def remarks(metrics: Metrics) -> Iterator[str]:
 
 
 def show(record: Record) -> None:
-    """Print it."""
+    """Print the tables and sentences of a record."""
     from rich.console import Console
 
     console = Console()
@@ -87,16 +87,17 @@ def show(record: Record) -> None:
     if rows:
         columns = ("images", "right, %", "answer kept, %", "consistent, %")
         caption = (
-            "With 95 % intervals. Answer kept: that of the image as it is. Consistent: two random shifts agree (APS "
+            "With 95 % intervals. Answer kept: as for the unchanged image. Consistent: two random shifts agree (APS)."
         )
-        caption += "protocol)."
         console.print(_table(f"{record['name']}: {images:,} images", caption, columns, rows))
     rows = shifts(metrics)
     if rows:
         some = metrics["consistency"]["all_pairs"]["images"]
         kinds = ("shifts", "tried", "agree %", "kept %", "least %", "change", "at")
-        caption = "Agree: two shifts of an image. Kept: the answer to the unshifted image; least: by the worst of the "
-        caption += "shifts. Change: the largest of a score, at that shift (row, column)."
+        caption = (
+            "Agree: two shifts of an image. Kept: the answer for the unshifted image; least: under the worst shift. "
+        )
+        caption += "Change: the largest of any score, at that shift (row, column)."
         console.print(_table(f"{some:,} of them under many shifts", caption, kinds, rows))
     for line in remarks(metrics):
         console.print(line, highlight=False)

@@ -1,8 +1,8 @@
-"""Pickles from anyone: those that plain values make endless are refused before they are read.
+"""Pickles from anyone: those that take endless time or memory are refused before they are read.
 
-Which classes and functions a pickle may name is up to the unpickler. Without any of them it can still name a place of
-its memo up to which the unpickler reserves memory, and use a tuple of tuples as a key: shared or nested often enough,
-its hash takes for ever, or all of the stack.
+The unpickler decides which classes and functions a pickle may name. Plain values alone can still do harm: a pickle can
+name a place in its memo up to which the unpickler reserves memory, and it can use a tuple of tuples as a key. If these
+are shared or nested often enough, the hash of the key never ends, or it uses up the stack.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import io
 import pickletools
 from typing import IO, Any
 
-LONGEST = 4 * 10**6  # instructions; no pickle that is read here comes near
+LONGEST = 4 * 10**6  # instructions; no honest pickle here comes near
 DEEPEST = 100  # tuples inside one another, in a key
 
 _PUT = ("PUT", "BINPUT", "LONG_BINPUT")
@@ -21,7 +21,7 @@ _MARK: Any = object()
 
 
 class _Rest:
-    """What is left of a stream: asked for more, it reserves no memory for it."""
+    """The rest of a stream; asking for more than there is reserves no memory."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         here = stream.tell()
@@ -36,10 +36,9 @@ class _Rest:
 
 
 def vet(stream: IO[bytes]) -> None:
-    """Go through the pickle at the stream's place without making its objects; ValueError where it would not end.
+    """Walk through the pickle at the stream's position without making its objects; ValueError if it would not end.
 
-    What it would put on the stack is followed: lists for tuples, lists and frozensets, with what is in them; None for
-    all else.
+    The stack is simulated: a list stands for a tuple, a list or a frozenset with its items, None for anything else.
     """
     stack: list[Any] = []
     memo: dict[Any, Any] = {}
@@ -52,7 +51,7 @@ def vet(stream: IO[bytes]) -> None:
         if name in _PUT or name == "MEMOIZE":
             place = len(memo) if argument is None else argument
             if not 0 <= place <= count:
-                raise ValueError(f"it remembers {count} things at most, and one of them at place {place}")
+                raise ValueError(f"it stores {count} things at most, and one of them at place {place}")
             memo[place] = stack[-1]
         elif name in _GET:
             stack.append(memo[argument])
@@ -65,7 +64,7 @@ def vet(stream: IO[bytes]) -> None:
 
 
 def _take(stack: list[Any], opcode: pickletools.OpcodeInfo) -> list[Any]:
-    """What an instruction takes from the stack: what stands behind the last mark, and what stands below it."""
+    """What an instruction takes from the stack: everything above the last mark, and its arguments below it."""
     before = list(opcode.stack_before)
     taken: list[Any] = []
     if pickletools.markobject in before:
@@ -88,7 +87,7 @@ def _put(stack: list[Any], opcode: pickletools.OpcodeInfo, taken: list[Any]) -> 
 
 
 def _keys(name: str, taken: list[Any]) -> list[Any]:
-    """Of what an instruction takes, that which is hashed, or handed to a function that may do so."""
+    """The arguments of an instruction that are hashed, or handed to a function that may hash them."""
     if name in ("SETITEM", "SETITEMS"):
         return taken[1::2]
     if name == "DICT":
@@ -97,7 +96,7 @@ def _keys(name: str, taken: list[Any]) -> list[Any]:
 
 
 def _hashed(keys: list[Any], budget: int) -> int:
-    """What is left of the budget when the keys are hashed, part by part, as often as a part stands there."""
+    """What is left of the budget after hashing the keys, part by part; a part that occurs twice is hashed twice."""
     todo = [(key, 0) for key in keys if key]
     while todo:
         node, depth = todo.pop()

@@ -1,10 +1,12 @@
-"""Torch's files from strangers: what its loaders would execute, or unpack without end, is refused before they see it.
+"""Torch's files from anyone: what its loaders would execute, or unpack without end, is refused first.
 
-Weights are read with `weights_only=True`, by an unpickler that knows tensors only; `load_plain` adds the limits that
-it lacks. `torch.export.load` is not made for untrusted files. It unpickles weights, constants and example inputs that
-ask for it, loads compiled libraries, evaluates the strings that describe sizes and guards, and writes names of inputs
-into Python code. A program needs none of that: here it is tensors as raw bytes and a graph as JSON, whose every string
-is a plain word, arithmetic, or an operator of a known library.
+Weights are read with `weights_only=True`, by an unpickler that knows only tensors; `load_plain` adds the limits that
+it lacks. `torch.export.load` is not made for untrusted files: it unpickles weights, constants and example inputs, loads
+compiled libraries, evaluates the strings that describe sizes and guards, and writes names of inputs into Python code.
+A program needs none of that. Here it is tensors as raw bytes and a graph as JSON, and every string in the graph is a
+plain word, arithmetic, or an operator of a known library.
+
+Operators must be registered before a program is loaded: import `shiftproof.layers` for those of this package.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from typing import IO, Any
 
 import torch
 
-import shiftproof.layers  # noqa: F401  (registers the operators that exported networks may call)
 from shiftproof.safe_io import pickles
 
 _RECORDS = re.compile(
@@ -60,11 +61,11 @@ _FUNCTIONS = {
 
 
 def load_plain(file: IO[bytes]) -> Any:
-    """What `torch.save` wrote, if it is made of tensors and plain values; it packs nothing, so nothing is unpacked."""
+    """What `torch.save` wrote, if it is made of tensors and plain values; compressed records are refused."""
     if file.read(4) == b"PK\x03\x04":
         for stream in _stored(file):
             pickles.vet(stream)
-    else:  # before torch 1.6: pickles in a row, with the tensors' bytes behind them
+    else:  # before torch 1.6: pickles in a row, then the bytes of the tensors
         file.seek(0)
         for _ in range(5):
             pickles.vet(file)
@@ -73,14 +74,14 @@ def load_plain(file: IO[bytes]) -> Any:
 
 
 def _stored(file: IO[bytes]) -> list[io.BytesIO]:
-    """The pickles in a zip archive as torch writes it: every record as it is, under a name of its own."""
+    """The pickles in a zip archive as torch writes it: records uncompressed, each name once."""
     length = file.seek(0, io.SEEK_END)
     with zipfile.ZipFile(file) as archive:
         records = archive.infolist()
         if any(record.compress_type != zipfile.ZIP_STORED for record in records):
-            raise _RefusedError("holds packed records, which could unpack to anything.")
+            raise _RefusedError("holds compressed records, which could unpack to anything.")
         if len(set(archive.namelist())) < len(records) or sum(record.file_size for record in records) > length:
-            raise _RefusedError("holds records that overlap or stand there twice.")
+            raise _RefusedError("holds records that overlap or occur twice.")
         return [io.BytesIO(archive.read(record)) for record in records if record.filename.endswith(".pkl")]
 
 
@@ -90,7 +91,7 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
     try:
         from torch.export.pt2_archive._package import PT2ArchiveReader, load_pt2
     except ImportError as error:
-        raise ValueError(f"{path}: this torch ({torch.__version__}) is too old to read it; 2.9 can.") from error
+        raise ValueError(f"{path}: this torch ({torch.__version__}) is too old to read it; install 2.9.") from error
     try:
         _stored(io.BytesIO(data))
         _vet(PT2ArchiveReader(io.BytesIO(data)))
@@ -103,7 +104,7 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
 
 
 class _RefusedError(Exception):
-    """The file asks for something that a program does not need."""
+    """The file asks for something that no program needs."""
 
 
 def _vet(reader: Any) -> None:
@@ -171,7 +172,7 @@ def _size(text: str) -> None:
 
 
 def _degree(node: ast.AST) -> int:
-    """How often a symbol or number is multiplied by itself at most; exponents must be numbers."""
+    """The highest power of a symbol or number; exponents must be numbers."""
     degree = max(map(_degree, ast.iter_child_nodes(node)), default=1)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _POWERS:
         exponent = node.args[1].args[0] if isinstance(node.args[1], ast.Call) else node.args[1]

@@ -1,36 +1,35 @@
 """Checkpoints that survive a kill at any moment.
 
-A checkpoint is one safetensors file: tensors as they are, the rest as JSON in its header, with a digest over both. It
-is written to another name, flushed to the disk and renamed: under its own name it is whole, or it is not there.
+A checkpoint is one safetensors file: the tensors, the rest as JSON in its header, and a digest over both. It is written
+atomically: a file with the name of a checkpoint is whole.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import importlib
 import json
-import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from shiftproof.data.store import atomic_write
+from shiftproof.safe_io.atomic import atomic_write
 
 _HEADER = "shiftproof"
 _PATTERN = "step-*.safetensors"
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-    """Tensors and a JSON-able state into one file; the file is replaced as a whole or not at all."""
+    """Write tensors and a JSON-able state into one file; the file is replaced as a whole or not at all."""
     plain = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     text = json.dumps(state, sort_keys=True)
     save = importlib.import_module("safetensors.torch").save
-    # one entry: several would come in any order, and equal states should be equal files
+    # one entry: several have no fixed order, and equal states should be equal files
     header = json.dumps({"digest": tensor_digest(plain, text), "state": text})
     atomic_write(path, save(plain, {_HEADER: header}))
 
@@ -50,10 +49,10 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             raise ValueError(f"its state is a {type(state).__name__}")
         return tensors, state
     except (OSError, MemoryError):
-        raise  # says nothing about the file
-    except Exception as error:  # the reader has its own kinds, and a damaged header has them all
+        raise  # not the fault of the file
+    except Exception as error:  # a damaged header can raise nearly anything
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(f"{path}: not a checkpoint that can be read: {reason}") from None
+        raise ValueError(f"{path}: not a readable checkpoint: {reason}") from None
 
 
 def tensor_digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
@@ -86,8 +85,8 @@ class Checkpoints:
         for old in self.files()[self.keep :]:
             old.unlink(missing_ok=True)
 
-    def newest(self, complain: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest checkpoint that can be read, or None; those that cannot are named to `complain` and set aside."""
+    def newest(self, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest checkpoint that can be read, or None; others are reported to `warn` and set aside."""
         files = self.files()
         for path in files:
             try:
@@ -95,47 +94,46 @@ class Checkpoints:
                 self._clear()  # a kill may have come between a write and the removal
                 return found
             except ValueError as error:
-                left = "Falling back to the one before" if path != files[-1] else "None is left: beginning anew"
-                complain(f"{error}. {left}.")
+                left = "Using the one before it" if path != files[-1] else "None is left: starting over"
+                warn(f"{error}. {left}.")
                 path.replace(path.with_suffix(".damaged"))
         return None
 
 
-class BusyError(OSError):
-    """A folder that another process holds."""
+def checkpoint_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Weights and statistics, and the state of the optimizer for every parameter, by name."""
+    out = {f"model.{name}": t for name, t in model.state_dict().items()}
+    for name, p in model.named_parameters():
+        for kind, value in optimizer.state.get(p, {}).items():
+            if value is not None:
+                out[f"optimizer.{kind}.{name}"] = value
+    return out
 
 
-def _lock(file: IO[str], folder: Path) -> None:
-    """Hold a file against other processes, where the system has such locks; a process just killed may take a moment."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # pragma: no cover
-        return None
-    for _ in range(20):
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.1)
-        except OSError:  # a file system that knows no locks
-            return None
-    raise BusyError(f"{folder}: another process is at work there; wait for it, or choose another folder.")
+def restore_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, saved: dict[str, Tensor]) -> None:
+    """Put back what `checkpoint_tensors` took."""
+    model.load_state_dict({k.partition(".")[2]: t for k, t in saved.items() if k.startswith("model.")})
+    parameters = dict(model.named_parameters())
+    for key, value in saved.items():
+        what, _, rest = key.partition(".")
+        if what == "optimizer":
+            kind, _, name = rest.partition(".")
+            p = parameters[name]
+            if kind != "step":  # a counter
+                # in the memory layout of the parameter: another one may round differently
+                value = torch.empty_like(p).copy_(value).detach()
+            optimizer.state[p][kind] = value
 
 
 @contextlib.contextmanager
-def claimed(folder: Path, needed: int) -> Iterator[None]:
-    """Make a run's folder and hold it against other processes; leftovers of a killed write are cleared.
-
-    A folder that cannot be written, or a disk with fewer than `needed` bytes free, is an error at once.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+") as lock:
-        _lock(lock, folder)
-        free = shutil.disk_usage(folder).free
-        if free < needed:
-            raise OSError(
-                f"{folder}: {free / 2**20:.0f} MiB are free on this disk, {needed / 2**20:.0f} MiB are needed for "
-                "checkpoints: make room, or choose another folder."
-            )
-        for left in folder.rglob(".*.tmp"):
-            left.unlink(missing_ok=True)
+def explain_full_disk(out: Path) -> Iterator[None]:
+    """A disk that fills up during a run: say that nothing is lost."""
+    try:
         yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise OSError(
+            f"{error.filename or out}: {error.strerror}. The last checkpoint is kept: make room and continue with "
+            "--resume."
+        ) from None

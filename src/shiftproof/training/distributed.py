@@ -1,7 +1,7 @@
-"""One process or many: what the training loop needs to know about the others.
+"""One process or several: what the training loop needs to know about the others.
 
 Under `torchrun` the processes find each other through its environment variables (gloo on the CPU, nccl on CUDA);
-without it there is one process, and nothing here does anything.
+without it there is one process, and this module does nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class World:
 
     @property
     def restarted(self) -> bool:
-        """Whether the elastic agent started the processes anew after one of them died."""
+        """Whether torchrun restarted the processes after one of them died."""
         return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
     def total(self, values: Sequence[float]) -> list[float]:
@@ -51,10 +51,10 @@ class World:
         dist.all_reduce(sums)
         return [float(v) for v in sums.tolist()]
 
-    def once(self, call: Callable[[], T]) -> T:
-        """What `call` returns to rank 0, for every process; an error there is an error everywhere.
+    def call_on_first(self, call: Callable[[], T]) -> T:
+        """Run `call` on rank 0 and return its value to every process; an error there is an error everywhere.
 
-        Only rank 0 looks at the folder of a run, which need not be there on other machines.
+        Only rank 0 looks at the folder of a run, which other machines need not have.
         """
         if self.size == 1:
             return call()
@@ -70,14 +70,14 @@ class World:
             raise failure
         return value  # type: ignore[no-any-return]
 
-    def from_first(self, tensors: Iterable[Tensor]) -> None:
-        """Overwrite tensors by those of rank 0."""
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
+        """Overwrite tensors with those of rank 0."""
         if self.size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here."""
         if self.size > 1:
             dist.barrier()
 
@@ -86,7 +86,7 @@ class World:
 def joined(device: str = "auto") -> Iterator[World]:
     """The world this process belongs to, left again at the end."""
     if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("`device` (='cuda') is not there: torch sees no GPU; use 'cpu' or 'auto'.")
+        raise ValueError("`run.device` (='cuda') is not available: torch sees no GPU; use 'cpu' or 'auto'.")
     cuda = device != "cpu" and torch.cuda.is_available()
     here = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
     if "WORLD_SIZE" not in os.environ or "RANK" not in os.environ:
@@ -94,7 +94,7 @@ def joined(device: str = "auto") -> Iterator[World]:
         return
     if cuda:  # pragma: no cover
         torch.cuda.set_device(here)
-    # processes that were started anew must not find the addresses of the dead ones
+    # restarted processes must not find the addresses of the dead ones
     store, rank, size = next(rendezvous("env://"))
     store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=size)
@@ -105,7 +105,7 @@ def joined(device: str = "auto") -> Iterator[World]:
             raise
         raise LostError(
             f"a process of this run is gone, or does not answer: rank {rank} of {size} stops. Start all of them again "
-            "with --resume; the last checkpoint is untouched."
+            "with --resume; the last checkpoint is kept."
         ) from error
     finally:
         dist.destroy_process_group()

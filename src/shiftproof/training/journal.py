@@ -1,4 +1,4 @@
-"""What a run tells while it goes: bars on a terminal, lines elsewhere, JSON lines and TensorBoard in its folder."""
+"""What a run reports: bars on a terminal, lines elsewhere, JSON lines and TensorBoard in its folder."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from shiftproof import progress
-from shiftproof.data.store import atomic_write
+from shiftproof.safe_io.atomic import atomic_write
 from shiftproof.training.process import Stopwatch
 
 
 class Journal:
     """The log of a run, `log.jsonl`, one JSON object per line, each with the step it belongs to.
 
-    Taken up again at a step, after so many whole epochs, it forgets what was written after that.
+    Opened for a run that resumes at `step`, after `epochs` whole epochs, it drops all later lines.
     """
 
     def __init__(self, folder: Path, step: int, epochs: int, tensorboard: bool) -> None:
@@ -32,7 +32,7 @@ class Journal:
             self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
     def write(self, event: str, step: int, **values: Any) -> None:
-        """Add a line; numbers become scalars of the same name."""
+        """Add a line; floats become scalars of TensorBoard with the same name."""
         self._file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
         try:
             self._file.flush()
@@ -44,7 +44,7 @@ class Journal:
                     self._board.add_scalar(f"{event}/{name}", value, step)
 
     def close(self) -> None:
-        """Flush and close; a line that found no room is given up."""
+        """Flush and close; a line that does not fit on the disk is dropped."""
         with contextlib.suppress(OSError):
             self._file.close()
         if self._board is not None:
@@ -56,7 +56,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _within(line: str, step: int, epochs: int) -> bool:
-    """Whether a line is not of a later step or epoch; one cut off by a kill is later than everything."""
+    """Whether a line belongs to no later step or epoch; a line cut off by a kill counts as later."""
     try:
         found = json.loads(line)
         return bool(found["step"] <= step and found.get("epoch", 0) <= epochs)
@@ -65,7 +65,7 @@ def _within(line: str, step: int, epochs: int) -> bool:
 
 
 class Display:
-    """Progress for people: bars for the run and the epoch, or a line per epoch where there is no terminal."""
+    """Progress of a run: bars for the run and the epoch, or a line per epoch where there is no terminal."""
 
     def __init__(self, name: str, epochs: int, steps: int, quiet: bool = False, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
@@ -89,26 +89,33 @@ class Display:
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
-        """While the run goes."""
+        """Show the bars inside this context."""
         with self._bars or contextlib.nullcontext():
             yield
 
     def step(self, epoch: int, step: int, loss: float, accuracy: float, speed: float) -> None:
-        """After a step: where we are, and how it goes."""
+        """Update the bars after a step."""
         if self._bars is not None:
             note = f"loss {loss:.3f}, accuracy {accuracy:.1%}, {speed:,.0f} images/s"
             self._bars.update(self._run, completed=epoch * self.steps + step)
             self._bars.update(self._epoch, completed=step, description=f"epoch {epoch + 1}", note=note)
 
+    def epoch(self, row: dict[str, Any], seconds: float) -> None:
+        """Print the line of an epoch."""
+        words = [f"epoch {row['epoch']}/{self.epochs}", f"loss {row['loss']:.4f}", f"accuracy {row['accuracy']:.2%}"]
+        if "validation_accuracy" in row:
+            words.append(f"validation {row['validation_accuracy']:.2%}")
+        self.say(", ".join([*words, f"{seconds:.0f} s"]))
+
     def warn(self, text: str) -> None:
-        """One line, also where nothing else is said."""
+        """Print one line, even if quiet."""
         if self.quiet:
             print(text, file=self.stream, flush=True)
         else:
             self.say(text)
 
     def say(self, text: str) -> None:
-        """One line."""
+        """Print one line, unless quiet."""
         if self._bars is not None:
             self._bars.console.print(text, highlight=False)
         elif not self.quiet:
@@ -116,14 +123,14 @@ class Display:
 
 
 class Speed:
-    """Images per second, over the last seconds."""
+    """Images per second, over the last ten seconds."""
 
     def __init__(self) -> None:
         self._watch = Stopwatch()
         self._marks: list[tuple[float, int]] = [(0.0, 0)]
 
     def __call__(self, images: int) -> float:
-        """After so many more images."""
+        """The speed after this many more images."""
         now = self._watch()
         self._marks.append((now, self._marks[-1][1] + images))
         while len(self._marks) > 2 and now - self._marks[0][0] > 10:

@@ -1,17 +1,15 @@
 """Training, top to bottom.
 
-Everything random is a function of (seed, epoch, step), and the learning rate of the step alone, so a checkpoint holds
-weights, the optimizer's averages and counters, and a run that was killed goes on to the same weights, bit for bit.
+Everything random is a function of (seed, epoch, step), and the learning rate depends on the step alone. A checkpoint
+needs only weights, the optimizer's averages and counters: a killed run resumes to the same weights, bit for bit.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import math
-import os
-import re
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,18 +21,27 @@ from torch import nn
 
 from shiftproof import environment
 from shiftproof.data.augment import augment
-from shiftproof.data.batches import batches, derive, in_order, normalise, steps
+from shiftproof.data.batches import Batch, batches, derive_seed, normalise, steps
 from shiftproof.data.sets import Dataset, Images
-from shiftproof.data.store import atomic_write
 from shiftproof.layers import Downsample
-from shiftproof.training.checkpoint import Checkpoints, claimed, write_tensors
-from shiftproof.training.config import Config, differences
+from shiftproof.safe_io.atomic import atomic_write
+from shiftproof.safe_io.locks import locked_folder
+from shiftproof.training.checkpoint import (
+    Checkpoints,
+    checkpoint_tensors,
+    explain_full_disk,
+    restore_tensors,
+    write_tensors,
+)
+from shiftproof.training.config import Config
 from shiftproof.training.distributed import World, joined
 from shiftproof.training.journal import Display, Journal, Speed
-from shiftproof.training.optimizer import learning_rate, make_optimizer, pull, restore, tensors
-from shiftproof.training.process import Stopwatch, peak_bytes, stop_requests, threads
+from shiftproof.training.optimizer import add_l1_gradient, learning_rate, make_optimizer
+from shiftproof.training.process import Stopwatch, keep_memory, peak_bytes, stop_requests, threads
 from shiftproof.training.resolve import resolve
-from shiftproof.training.runs import build_model, describe, load_data, read_config, read_result
+from shiftproof.training.runs import build_model, describe, find_run, launch_mark, load_data
+from shiftproof.training.state import RunState
+from shiftproof.training.validation import validate
 
 _LOG_EVERY = 10  # steps
 _PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -54,242 +61,227 @@ def train(
 ) -> dict[str, Any]:
     """Train a network into the folder `out`, and return what `result.json` says.
 
-    With `resume` a run that was begun there goes on, to the same weights as if nothing had happened; without a
-    `config` it takes the one it was begun with. Under `torchrun` the processes share each batch.
+    With `resume`, a run that was begun there continues to the same weights as if it had never stopped; without a
+    `config` it takes the one it was begun with. Under `torchrun` the processes share each batch. Ctrl-C and SIGTERM
+    raise `Stopped` after a checkpoint is written. Freed memory stays with the process (see `keep_memory`).
     """
+    keep_memory()
     config = None if config is None else resolve(config)
     with joined("auto" if config is None else config.run.device) as world, torch.random.fork_rng():
-        config, finished = world.once(lambda: _find(config, out, resume, world))
+        config, finished = world.call_on_first(lambda: find_run(config, out, resume, world.restarted))
         if finished is not None:
             return finished
         with threads(config.run.threads):
             data = load_data(config, data_dir)
-            if world.once(lambda: data[0].checksum) != data[0].checksum:
-                raise ValueError(f"{config.data.name}: the first process has other images than this one.")
+            if world.call_on_first(lambda: data[0].checksum) != data[0].checksum:
+                raise ValueError(f"{config.data.name}: the images of the first process differ from those of this one.")
+            model = build_model(config, data[0])
             if not world.first:
-                return _train(config, out, world, data, Display("", 1, 1, quiet=True))
+                return Trainer(config, out, world, data, model, Display("", 1, 1, quiet=True)).run()
             per_epoch = steps(len(data[1].labels), config.optim.batch_size)
             name = f"{config.model.name} {config.recipe} {config.data.name} seed {config.run.seed}"
             display = Display(name, config.optim.epochs, per_epoch, quiet)
-            size = 4 * sum(p.numel() for p in build_model(config, data[0]).parameters())
-            with claimed(out, needed=(config.run.keep + 3) * 2 * size + 2**20), display.shown(), _room(out):
-                # again, now that it is ours: another process may have been at work there a moment ago
-                _, finished = _find(config, out, resume, world)
-                return finished or _train(config, out, world, data, display)
+            size = 4 * sum(p.numel() for p in model.parameters())
+            needed = (config.run.keep + 3) * 2 * size + 2**20
+            with locked_folder(out, needed), display.shown(), explain_full_disk(out):
+                # again, now that the folder is locked: another process may have worked there a moment ago
+                _, finished = find_run(config, out, resume, world.restarted)
+                return finished or Trainer(config, out, world, data, model, display).run()
 
 
-def _find(config: Config | None, out: Path, resume: bool, world: World) -> tuple[Config, dict[str, Any] | None]:
-    """What to train, and the result if that is already finished."""
-    saved = read_config(out)
-    if saved is None:
-        if config is None:
-            raise ValueError(f"{out}: no run was begun there; say what to train.")
-        return config, None
-    # a dead process of this very launch, started anew, need not be told to go on
-    if not resume and not (world.restarted and _launch(out).exists()):
-        raise ValueError(f"{out}: already holds a run; add --resume to go on with it, or choose another folder.")
-    if config is not None and (different := differences(saved, config)):
-        raise ValueError(f"{out}: the run there has other settings: {'; '.join(different)}.")
-    return config or saved, read_result(out)
+class Trainer:
+    """A run in progress, from the newest checkpoint in its folder or from the beginning."""
 
-
-def _launch(out: Path) -> Path:
-    """The file that says which launch of torchrun a run belongs to."""
-    return out / f".launch-{re.sub('[^A-Za-z0-9_-]', '_', os.environ.get('TORCHELASTIC_RUN_ID', 'none'))}"
-
-
-def _train(
-    config: Config, out: Path, world: World, data: tuple[Dataset, Images, Images], display: Display
-) -> dict[str, Any]:
-    dataset, training, validation = data
-    optim, seed, device = config.optim, config.run.seed, world.device
-    form = torch.channels_last if config.run.channels_last else torch.contiguous_format
-    model = build_model(config, dataset).to(device, memory_format=form)  # type: ignore[call-overload]
-    layers = [m for m in model.modules() if isinstance(m, Downsample)]
-    optimizer = make_optimizer(model, optim)
-    scaler = torch.amp.GradScaler(device.type, enabled=config.run.precision == "fp16")
-    autocast = partial(
-        torch.autocast,
-        device.type,
-        dtype=_PRECISIONS.get(config.run.precision, torch.bfloat16),
-        enabled=config.run.precision != "fp32",
-    )
-    augmentation = partial(augment, flip=config.augment.flip, shift=config.augment.shift, crop=config.augment.crop)
-
-    # where we are: taken from the newest checkpoint, or the beginning
-    state: dict[str, Any] = {
-        "epoch": 0,
-        "step": 0,
-        "sums": [0.0, 0.0, 0.0],
-        "seconds": 0.0,
-        "best": None,
-        "history": [],
-        "scaler": {},
-        "data": dataset.checksum,
-        "threads": torch.get_num_threads(),
-        "processes": world.size,
-    }
-    checkpoints = Checkpoints(out / "checkpoints", config.run.keep)
-    found = world.once(lambda: checkpoints.newest(display.warn))
-    if found is not None:
-        saved, state = found
-        if state["data"] != dataset.checksum:
-            raise ValueError(f"{out}: the images of {dataset.name} are not those the run was begun with.")
-        display.say(f"{out}: going on at epoch {state['epoch'] + 1}, step {state['step'] + 1}")
-        if state["threads"] != torch.get_num_threads():
-            display.say(f"{out}: with {state['threads']} threads, as it was begun: another number rounds differently")
-            torch.set_num_threads(state["threads"])
-        if state["processes"] != world.size:
-            display.warn(f"{out}: begun with {state['processes']} processes, now {world.size}: not the same bits")
-        restore(model, optimizer, scaler, saved, state)
-    per_epoch = steps(len(training.labels), optim.batch_size)
-    total_steps = optim.epochs * per_epoch
-    net: nn.Module = model
-    if world.size > 1:
-        net = nn.parallel.DistributedDataParallel(net)
-    if config.run.compile:
-        net = torch.compile(net)  # type: ignore[assignment]
-
-    def passed() -> int:
-        return int(state["epoch"] * per_epoch + state["step"])
-
-    def keep() -> None:
+    def __init__(
+        self,
+        config: Config,
+        out: Path,
+        world: World,
+        data: tuple[Dataset, Images, Images],
+        model: nn.Module,
+        display: Display,
+    ) -> None:
+        self.config, self.out, self.world, self.display = config, out, world, display
+        self.dataset, self.training, self.validation = data
+        self.form = torch.channels_last if config.run.channels_last else torch.contiguous_format
+        self.model = model.to(world.device, memory_format=self.form)  # type: ignore[call-overload]
+        self.layers = [m for m in model.modules() if isinstance(m, Downsample)]
+        self.optimizer = make_optimizer(self.model, config.optim)
+        precision = config.run.precision
+        self.scaler = torch.amp.GradScaler(world.device.type, enabled=precision == "fp16")
+        self.autocast = partial(
+            torch.autocast,
+            world.device.type,
+            dtype=_PRECISIONS.get(precision, torch.bfloat16),
+            enabled=precision != "fp32",
+        )
+        self.per_epoch = steps(len(self.training.labels), config.optim.batch_size)
+        self.checkpoints = Checkpoints(out / "checkpoints", config.run.keep)
+        self.state = self.restore()
+        self.net: nn.Module = self.model
+        if world.size > 1:
+            self.net = nn.parallel.DistributedDataParallel(self.net)
+        if config.run.compile:
+            self.net = torch.compile(self.net)  # type: ignore[assignment]
+        self.where = {"code": environment.code(), "machine": environment.machine()}
+        self.journal: Journal | None = None  # only the first process writes
         if world.first:
-            state["scaler"] = scaler.state_dict()
-            checkpoints.save(passed(), tensors(model, optimizer), state)
+            self.journal = Journal(out, self.passed, self.state.epoch, config.run.tensorboard)
+            atomic_write(out / "config.json", (json.dumps(config.to_dict(), indent=2) + "\n").encode())
+            launch_mark(out).touch()
+        self.watch, self.speed = Stopwatch(self.state.seconds), Speed()
+        self.saved_at = self.watch()
 
-    journal = Journal(out, passed(), state["epoch"], config.run.tensorboard) if world.first else None
-    if world.first:
-        atomic_write(out / "config.json", (json.dumps(config.to_dict(), indent=2) + "\n").encode())
-        _launch(out).touch()
-    where = {"code": environment.code(), "machine": environment.machine()}
-    watch = Stopwatch(state["seconds"])
-    last_kept = watch()
-    speed = Speed()
-    with contextlib.ExitStack() as stack:
-        if journal is not None:
-            stack.callback(journal.close)
-        stop = stack.enter_context(stop_requests(world.size == 1))
-        while state["epoch"] < optim.epochs:
-            epoch = state["epoch"]
-            net.train()
-            for batch in batches(
-                training,
-                optim.batch_size,
-                seed=seed,
-                epoch=epoch,
-                first=state["step"],
-                augmentation=augmentation,
-                rank=world.rank,
-                world=world.size,
-            ):
-                torch.manual_seed(derive(seed, epoch, 2, batch.step, world.rank))  # dropout, stochastic pooling
-                for layer in layers:
-                    layer.progress(passed() / total_steps)
-                rate = learning_rate(optim, passed(), per_epoch)
-                for group in optimizer.param_groups:
-                    group["lr"] = rate
+    @property
+    def passed(self) -> int:
+        """The number of finished steps, over all epochs."""
+        return self.state.epoch * self.per_epoch + self.state.step
 
-                x = normalise(batch.images.to(device), dataset.mean, dataset.std, form)
-                labels, weights = batch.labels.to(device), batch.weights.to(device)
-                with autocast(), _explained(out, batch.total):
-                    scores = net(x)
-                losses = F.cross_entropy(scores.float(), labels, reduction="none") * weights
-                # processes hold parts of different size, and gradients are averaged over processes
-                loss = losses.sum() * (world.size / batch.total)
-                if not math.isfinite(float(loss.detach())):
-                    raise ValueError(
-                        f"{out}: the loss is {float(loss.detach())} in epoch {epoch + 1}, step {batch.step + 1}: lower "
-                        f"`optim.lr` (={optim.lr}). The last checkpoint is untouched."
-                    )
-                optimizer.zero_grad(set_to_none=True)
-                scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-                if optim.l1:
-                    scaler.unscale_(optimizer)
-                    pull(optimizer)
-                scaler.step(optimizer)
-                scaler.update()
+    def restore(self) -> RunState:
+        """The state of the newest checkpoint, with its tensors put back, or that of the beginning."""
+        out, display, world = self.out, self.display, self.world
+        found = world.call_on_first(lambda: self.checkpoints.newest(display.warn))
+        if found is None:
+            return RunState(data=self.dataset.checksum, threads=torch.get_num_threads(), processes=world.size)
+        tensors, state = found[0], RunState.from_dict(found[1])
+        if state.data != self.dataset.checksum:
+            raise ValueError(f"{out}: the images of {self.dataset.name} are not those the run was begun with.")
+        display.say(f"{out}: resuming at epoch {state.epoch + 1}, step {state.step + 1}")
+        if state.threads != torch.get_num_threads():
+            display.say(f"{out}: with {state.threads} threads, as it was begun: another number rounds differently")
+            torch.set_num_threads(state.threads)
+        if state.processes != world.size:
+            display.warn(f"{out}: begun with {state.processes} processes, now {world.size}: the bits will differ")
+        restore_tensors(self.model, self.optimizer, tensors)
+        if state.scaler:
+            self.scaler.load_state_dict(state.scaler)
+        return state
 
-                right = ((scores.argmax(1) == labels) * weights).sum()
-                news = world.total([float(losses.detach().sum()), float(right), float(weights.sum())])
-                state["sums"] = [a + b for a, b in zip(state["sums"], news)]
-                state["step"] = batch.step + 1
-                state["seconds"] = watch()
-                mean_loss, accuracy = (v / state["sums"][2] for v in state["sums"][:2])
-                images_per_second = speed(batch.total)
-                display.step(epoch, state["step"], mean_loss, accuracy, images_per_second)
-                if journal is not None and passed() % _LOG_EVERY == 0:
-                    journal.write("step", passed(), loss=float(loss.detach()), lr=rate, speed=images_per_second)
-                if stop.is_set() or watch() - last_kept > 60 * config.run.checkpoint_minutes:
-                    if state["step"] < per_epoch or stop.is_set():
-                        keep()
-                    last_kept = watch()
-                if stop.is_set():
-                    raise Stopped(f"{out}: stopped in epoch {epoch + 1}; go on with --resume.")
+    def run(self) -> dict[str, Any]:
+        """All epochs that are left, then the result."""
+        with contextlib.ExitStack() as stack:
+            if self.journal is not None:
+                stack.callback(self.journal.close)
+            stop = stack.enter_context(stop_requests(self.world.size == 1))
+            while self.state.epoch < self.config.optim.epochs:
+                self.epoch(stop)
+            result = self.finish()
+            if stop.is_set():
+                raise Stopped(f"{self.out}: finished.")
+        return result
 
-            loss_sum, right_sum, count = state["sums"]
-            world.from_first(model.buffers())
-            checked = measure(model, validation, dataset, form, world, autocast) if len(validation.labels) else {}
-            row = {"epoch": epoch + 1, "loss": loss_sum / count, "accuracy": right_sum / count, **checked}
-            state["history"].append(row)
-            judged = row.get("validation_accuracy", float(epoch))  # without validation the last epoch is the best
-            state |= {"epoch": epoch + 1, "step": 0, "sums": [0.0, 0.0, 0.0], "seconds": watch()}
-            better = state["best"] is None or judged > state["best"]["judged"]
+    def epoch(self, stop: threading.Event) -> None:
+        """The rest of an epoch, validation, a checkpoint; a request to `stop` ends it after the next step."""
+        config, state, world = self.config, self.state, self.world
+        change = config.augment
+        self.net.train()
+        for batch in batches(
+            self.training,
+            config.optim.batch_size,
+            seed=config.run.seed,
+            epoch=state.epoch,
+            first=state.step,
+            augmentation=partial(augment, flip=change.flip, shift=change.shift, crop=change.crop),
+            rank=world.rank,
+            world=world.size,
+        ):
+            self.step(batch)
+            if stop.is_set() or self.watch() - self.saved_at > 60 * config.run.checkpoint_minutes:
+                if state.step < self.per_epoch or stop.is_set():
+                    self.save()
+                self.saved_at = self.watch()
+            if stop.is_set():
+                raise Stopped(f"{self.out}: stopped in epoch {state.epoch + 1}; continue with --resume.")
+
+        world.broadcast(self.model.buffers())
+        checked = {}
+        if len(self.validation.labels):
+            checked = validate(self.model, self.validation, self.dataset, self.form, world, self.autocast)
+        better = state.end_epoch(checked, self.watch())
+        row = state.history[-1]
+        if self.journal is not None:
             if better:
-                state["best"] = {"epoch": epoch + 1, "judged": judged}
-            if journal is not None:
-                if better:
-                    write_tensors(out / "best.safetensors", model.state_dict(), describe(config, dataset))
-                journal.write("epoch", passed(), **row, seconds=state["seconds"])
-            keep()
-            last_kept = watch()
-            display.say(_line(row, optim.epochs, state["seconds"]))
-            if stop.is_set() and state["epoch"] < optim.epochs:
-                raise Stopped(f"{out}: stopped after epoch {epoch + 1}; go on with --resume.")
+                write_tensors(self.out / "best.safetensors", self.model.state_dict(), describe(config, self.dataset))
+            self.journal.write("epoch", self.passed, **row, seconds=state.seconds)
+        self.save()
+        self.saved_at = self.watch()
+        self.display.epoch(row, state.seconds)
+        if stop.is_set() and state.epoch < config.optim.epochs:
+            raise Stopped(f"{self.out}: stopped after epoch {state.epoch}; continue with --resume.")
 
-    result = {
-        "config": config.to_dict(),
-        "best": state["history"][state["best"]["epoch"] - 1],
-        "final": state["history"][-1],
-        "history": state["history"],
-        "steps": passed(),
-        "images": {"training": len(training.labels), "validation": len(validation.labels)},
-        "processes": world.size,
-        "seconds": state["seconds"],
-        "peak_bytes": peak_bytes(),
-        **where,
-    }
-    if world.first:
-        write_tensors(out / "final.safetensors", model.state_dict(), describe(config, dataset))
-        atomic_write(out / "result.json", (json.dumps(result, indent=2) + "\n").encode())
-    world.wait()
-    if stop.is_set():
-        raise Stopped(f"{out}: finished.")
-    return result
+    def step(self, batch: Batch) -> None:
+        """One step of gradient descent, on this process's part of a batch."""
+        optim, state, world, optimizer = self.config.optim, self.state, self.world, self.optimizer
+        # for dropout and stochastic pooling
+        torch.manual_seed(derive_seed(self.config.run.seed, state.epoch, 2, batch.step, world.rank))
+        for layer in self.layers:
+            layer.progress(self.passed / (optim.epochs * self.per_epoch))
+        rate = learning_rate(optim, self.passed, self.per_epoch)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
 
+        x = normalise(batch.images.to(world.device), self.dataset.mean, self.dataset.std, self.form)
+        labels, weights = batch.labels.to(world.device), batch.weights.to(world.device)
+        with self.autocast(), _explain_batch_norm(self.out, batch.total):
+            scores = self.net(x)
+        losses = F.cross_entropy(scores.float(), labels, reduction="none") * weights
+        # the parts of the processes differ in size, and gradients are averaged over processes
+        loss = losses.sum() * (world.size / batch.total)
+        if not math.isfinite(float(loss.detach())):
+            raise ValueError(
+                f"{self.out}: the loss is {float(loss.detach())} in epoch {state.epoch + 1}, step {batch.step + 1}: "
+                f"lower `optim.lr` (={optim.lr}). The last checkpoint is kept."
+            )
+        optimizer.zero_grad(set_to_none=True)
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        if optim.l1:
+            self.scaler.unscale_(optimizer)
+            add_l1_gradient(optimizer)
+        self.scaler.step(optimizer)
+        self.scaler.update()
 
-def measure(
-    model: nn.Module, images: Images, dataset: Dataset, form: torch.memory_format, world: World, autocast: Any
-) -> dict[str, Any]:
-    """Loss and accuracy on held-out images, over all processes."""
-    model.eval()
-    sums = [0.0, 0.0]
-    with torch.no_grad():
-        for x, labels in in_order(images, 250, rank=world.rank, world=world.size):
-            labels = labels.to(world.device)
-            with autocast():
-                scores = model(normalise(x.to(world.device), dataset.mean, dataset.std, form)).float()
-            sums[0] += float(F.cross_entropy(scores, labels, reduction="sum"))
-            sums[1] += float((scores.argmax(1) == labels).sum())
-    loss, right = world.total(sums)
-    mean = loss / len(images.labels)
-    found = {"validation_loss": mean if math.isfinite(mean) else None}
-    return {**found, "validation_accuracy": right / len(images.labels)}
+        right = ((scores.argmax(1) == labels) * weights).sum()
+        sums = world.total([float(losses.detach().sum()), float(right), float(weights.sum())])
+        mean_loss, accuracy = state.add(sums)
+        state.seconds = self.watch()
+        images_per_second = self.speed(batch.total)
+        self.display.step(state.epoch, state.step, mean_loss, accuracy, images_per_second)
+        if self.journal is not None and self.passed % _LOG_EVERY == 0:
+            self.journal.write("step", self.passed, loss=float(loss.detach()), lr=rate, speed=images_per_second)
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        if self.world.first:
+            self.state.scaler = self.scaler.state_dict()
+            self.checkpoints.save(self.passed, checkpoint_tensors(self.model, self.optimizer), self.state.to_dict())
+
+    def finish(self) -> dict[str, Any]:
+        """Write the last weights and the result."""
+        state, best = self.state, self.state.best
+        assert best is not None  # there is at least one epoch
+        result = {
+            "config": self.config.to_dict(),
+            "best": state.history[best["epoch"] - 1],
+            "final": state.history[-1],
+            "history": state.history,
+            "steps": self.passed,
+            "images": {"training": len(self.training.labels), "validation": len(self.validation.labels)},
+            "processes": self.world.size,
+            "seconds": state.seconds,
+            "peak_bytes": peak_bytes(),
+            **self.where,
+        }
+        if self.world.first:
+            about = describe(self.config, self.dataset)
+            write_tensors(self.out / "final.safetensors", self.model.state_dict(), about)
+            atomic_write(self.out / "result.json", (json.dumps(result, indent=2) + "\n").encode())
+        self.world.wait()
+        return result
 
 
 @contextlib.contextmanager
-def _explained(out: Path, count: int) -> Iterator[None]:
-    """Batch norm cannot work on one image of one pixel: say which batch that is."""
+def _explain_batch_norm(out: Path, count: int) -> Iterator[None]:
+    """Batch norm cannot work on one image of one pixel: name the setting that leads there."""
     try:
         yield
     except ValueError as error:
@@ -298,24 +290,3 @@ def _explained(out: Path, count: int) -> Iterator[None]:
         raise ValueError(
             f"{out}: a batch of {count} images leaves batch norm a single value: choose another `optim.batch_size`."
         ) from None
-
-
-@contextlib.contextmanager
-def _room(out: Path) -> Iterator[None]:
-    """A disk that is full, in the middle of a run: say that nothing is lost."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        raise OSError(
-            f"{error.filename or out}: {error.strerror}. The last checkpoint is untouched: make room and go on with "
-            "--resume."
-        ) from None
-
-
-def _line(row: dict[str, Any], epochs: int, seconds: float) -> str:
-    words = [f"epoch {row['epoch']}/{epochs}", f"loss {row['loss']:.4f}", f"accuracy {row['accuracy']:.2%}"]
-    if "validation_accuracy" in row:
-        words.append(f"validation {row['validation_accuracy']:.2%}")
-    return ", ".join([*words, f"{seconds:.0f} s"])

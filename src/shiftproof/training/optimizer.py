@@ -1,12 +1,11 @@
-"""What moves the weights: the learning rate of every step, the optimizer, and what a checkpoint keeps of it."""
+"""The optimizer, its learning rate in every step, and L1."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from shiftproof.training.config import OptimConfig
 
@@ -28,7 +27,7 @@ def learning_rate(optim: OptimConfig, step: int, per_epoch: int) -> float:
 def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimizer:
     """The optimizer of a network's parameters; `momentum` is Adam's beta_1.
 
-    A network may say by `decay_share(name)` what share of `weight_decay` and `l1` a parameter gets; otherwise it is 1.
+    A network with a method `decay_share(name)` sets the share of `weight_decay` and `l1` that each parameter gets.
     """
     share = getattr(model, "decay_share", lambda name: 1.0)
     parameters: dict[float, list[nn.Parameter]] = {}
@@ -40,42 +39,9 @@ def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimize
     return torch.optim.SGD(groups, lr=optim.lr, momentum=optim.momentum, nesterov=optim.nesterov)
 
 
-def pull(optimizer: torch.optim.Optimizer) -> None:
-    """Add the gradient of l1 * |p|."""
+def add_l1_gradient(optimizer: torch.optim.Optimizer) -> None:
+    """Add the gradient of l1 * |p| to that of every parameter p."""
     for group in optimizer.param_groups:
         for p in group["params"]:
             if p.grad is not None:
                 p.grad.add_(p.detach().sign(), alpha=group["l1"])
-
-
-def tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Weights and statistics, and what the optimizer remembers of every parameter, by name."""
-    out = {f"model.{name}": t for name, t in model.state_dict().items()}
-    for name, p in model.named_parameters():
-        for kind, value in optimizer.state.get(p, {}).items():
-            if value is not None:
-                out[f"optimizer.{kind}.{name}"] = value
-    return out
-
-
-def restore(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-    saved: dict[str, Tensor],
-    state: dict[str, Any],
-) -> None:
-    """Put back what `tensors` took."""
-    model.load_state_dict({k.partition(".")[2]: t for k, t in saved.items() if k.startswith("model.")})
-    parameters = dict(model.named_parameters())
-    for key, value in saved.items():
-        what, _, rest = key.partition(".")
-        if what == "optimizer":
-            kind, _, name = rest.partition(".")
-            p = parameters[name]
-            if kind != "step":  # a counter
-                # in the memory layout of the parameter: another one may round differently
-                value = torch.empty_like(p).copy_(value).detach()
-            optimizer.state[p][kind] = value
-    if state["scaler"]:
-        scaler.load_state_dict(state["scaler"])

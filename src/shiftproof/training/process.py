@@ -1,4 +1,4 @@
-"""What a run asks of its process: threads, memory that is kept, a way to be stopped, how much memory it took."""
+"""What a run asks of its process: threads, memory, signals, time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import torch
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """`count` threads for torch on the CPU, or as many as there are for 0."""
+    """Let torch use `count` threads on the CPU; 0 changes nothing."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:
@@ -27,10 +27,10 @@ def threads(count: int) -> Iterator[None]:
 
 
 def keep_memory() -> None:
-    """Let glibc's malloc keep what is freed, for this whole process.
+    """Let glibc's malloc keep freed memory, for the whole process.
 
-    Otherwise it gives large tensors back to the system, which has to make their pages anew in every step: a third of
-    the time of a network that works on maps of 224 x 224 pixels.
+    Otherwise it returns large tensors to the system, which has to map their pages again in every step. That takes a
+    third of the time of a network on maps of 224 x 224 pixels.
     """
     if platform.libc_ver()[0] != "glibc":
         return
@@ -42,7 +42,7 @@ def keep_memory() -> None:
 
 @contextlib.contextmanager
 def stop_requests(wanted: bool) -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, so that a step is finished and a checkpoint written; a second one kills."""
+    """An event that Ctrl-C and SIGTERM set, so that a run can finish its step and save; a second signal kills."""
     stop = threading.Event()
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield stop
@@ -64,21 +64,18 @@ def stop_requests(wanted: bool) -> Iterator[threading.Event]:
 
 
 class Stopwatch:
-    """Counts on from `seconds`; a clock that is set back takes none of them away."""
+    """Counts seconds, beginning with `seconds`."""
 
     def __init__(self, seconds: float = 0.0) -> None:
-        self._seconds, self._seen = seconds, time.monotonic()
+        self._start = time.monotonic() - seconds
 
     def __call__(self) -> float:
         """The seconds so far."""
-        now = time.monotonic()
-        self._seconds += max(0.0, now - self._seen)
-        self._seen = now
-        return self._seconds
+        return time.monotonic() - self._start
 
 
 def peak_bytes() -> int | None:
-    """The most memory this process has held, where the system tells."""
+    """The most memory this process has held, or None where the system does not tell."""
     try:
         import resource
     except ModuleNotFoundError:  # pragma: no cover

@@ -10,18 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from shiftproof import checks
-from shiftproof.layers import resolve_options
+from shiftproof.layers import methods, resolve_options
 from shiftproof.training.config import Config, flatten, from_dict, unflatten
 from shiftproof.training.stored import ADDED_OPTIONS, ADDED_SETTINGS, first_options
 
 
 def resolve(config: Config) -> Config:
     """`config` with every option of its method at its value, defaults included; a wrong option is refused."""
+    method = checks.choice("model.method", config.model.method, methods())
     try:
-        options = resolve_options(config.model.method, config.model.options)
+        options = resolve_options(method, config.model.options)
     except (TypeError, ValueError) as error:
-        if not config.model.options:
-            raise
         raise ValueError(f"`model.options` (={checks.shown(config.model.options, 200)}): {error}") from None
     return _with_options(config, options)
 

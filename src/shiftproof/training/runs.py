@@ -1,4 +1,4 @@
-"""The folder of a run, and what can be made from it again.
+"""The folder of a run: what is in it, whether to begin or resume, and the network that it holds.
 
 * config.json          the resolved configuration
 * checkpoints/         the newest checkpoints
@@ -10,51 +10,70 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from shiftproof.data.batches import derive, split
+from shiftproof.data.batches import derive_seed, split
 from shiftproof.data.sets import Dataset, Images, load_dataset
 from shiftproof.models import create_model
-from shiftproof.safe_io import limits
+from shiftproof.safe_io.limits import parse_json, read_bounded
 from shiftproof.training.checkpoint import read_tensors
-from shiftproof.training.config import Config
+from shiftproof.training.config import Config, differences, naming_settings
 from shiftproof.training.resolve import restore
 
 _LARGEST = 2**26  # bytes of a JSON file
+T = TypeVar("T")
 
 
 def build_model(config: Config, dataset: Dataset) -> nn.Module:
     """The network of a configuration, for the images of a data set; weights drawn from the run's seed."""
-    torch.manual_seed(derive(config.run.seed))
-    model = config.model
-    try:
-        return create_model(
-            model.name,
-            model.method,
-            len(dataset.classes),
-            in_channels=dataset.train.images.shape[1],
-            padding=model.padding,
-            stem=model.stem,
-            head=model.head,
-            size=tuple(dataset.train.images.shape[2:]),
-            share=model.share,
-            width=model.width,
-            geometry=model.geometry,
-            **model.options,
-        )
-    except TypeError as error:  # an option the method does not have
-        raise ValueError(f"`model.options` (={model.options}): {error}") from None
+    torch.manual_seed(derive_seed(config.run.seed))
+    settings = config.to_dict()["model"]
+    options = settings.pop("options")
+    channels, *size = dataset.train.images.shape[1:]
+    with naming_settings("model"):
+        try:
+            return create_model(
+                **settings, num_classes=len(dataset.classes), in_channels=channels, size=size, **options
+            )
+        except TypeError as error:  # an option the method does not have
+            raise ValueError(f"`options` (={options}): {error}") from None
 
 
 def load_data(config: Config, data_dir: Path | None = None) -> tuple[Dataset, Images, Images]:
     """The data set of a configuration, and its images for training and for validation."""
     path = None if config.data.path is None else Path(config.data.path)
-    dataset = load_dataset(config.data.name, data_dir, path=path, size=config.data.size)
-    return dataset, *split(dataset.train, config.data.validation, config.data.split_seed, config.data.limit)
+    with naming_settings("data"):
+        dataset = load_dataset(config.data.name, data_dir, path=path, size=config.data.size)
+        return dataset, *split(dataset.train, config.data.validation, config.data.split_seed, config.data.limit)
+
+
+def find_run(config: Config | None, out: Path, resume: bool, restarted: bool) -> tuple[Config, dict[str, Any] | None]:
+    """What to train in the folder `out`, and the result if that run is finished.
+
+    Without a `config` it is that of the run in the folder. Processes that torchrun `restarted` need no `resume`.
+    """
+    saved = read_config(out)
+    if saved is None:
+        if config is None:
+            raise ValueError(f"{out}: no run was begun there; say what to train.")
+        return config, None
+    if not resume and not (restarted and launch_mark(out).exists()):
+        raise ValueError(f"{out}: already holds a run; add --resume to continue it, or choose another folder.")
+    if config is not None and (different := differences(saved, config)):
+        raise ValueError(f"{out}: the run there has other settings: {'; '.join(different)}.")
+    return config or saved, read_result(out)
+
+
+def launch_mark(out: Path) -> Path:
+    """The file that says which launch of torchrun a run belongs to."""
+    return out / f".launch-{re.sub('[^A-Za-z0-9_-]', '_', os.environ.get('TORCHELASTIC_RUN_ID', 'none'))}"
 
 
 def load_run(out: Path, which: str = "best", data_dir: Path | None = None) -> tuple[nn.Module, Config, Dataset]:
@@ -63,7 +82,7 @@ def load_run(out: Path, which: str = "best", data_dir: Path | None = None) -> tu
     if config is None:
         raise ValueError(f"{out}: no run was begun there.")
     if read_result(out) is None:
-        raise ValueError(f"{out}: the run is not finished. Go on with `shiftproof train --resume --out {out}`.")
+        raise ValueError(f"{out}: the run is not finished. Continue it with `shiftproof train --resume --out {out}`.")
     path = out / f"{which}.safetensors"
     dataset, _, _ = load_data(config, data_dir)
     model = build_model(config, dataset)
@@ -77,7 +96,7 @@ def load_run(out: Path, which: str = "best", data_dir: Path | None = None) -> tu
 
 
 def open_weights(path: Path) -> tuple[nn.Module, dict[str, Any]]:
-    """The network in a file of weights, in eval mode, and what `describe` wrote beside them; needs no data set."""
+    """The network in a file of weights, in eval mode, and what `describe` wrote; needs no data set."""
     tensors, about = read_tensors(path)
     try:
         made = {k: v for k, v in about["model"].items() if k != "options"} | about["model"]["options"]
@@ -91,36 +110,29 @@ def open_weights(path: Path) -> tuple[nn.Module, dict[str, Any]]:
 
 def read_result(out: Path) -> dict[str, Any] | None:
     """What a finished run wrote last, or None."""
-    path = out / "result.json"
-    if not path.exists():
-        return None
-    text = limits.content(path, _LARGEST)
-    try:
-        result = limits.parse_json(text)
-        if not isinstance(result, dict):
-            raise ValueError(f"it holds a {type(result).__name__}")
-    except ValueError as error:
-        raise ValueError(f"{path}: not the result of a run: {error}") from None
-    return result
+    return _read_json(out / "result.json", "the result of a run", dict)
 
 
 def read_config(out: Path) -> Config | None:
     """The settings a run was begun with, its options in full, or None."""
-    path = out / "config.json"
+    return _read_json(out / "config.json", "the configuration of a run", restore)
+
+
+def _read_json(path: Path, what: str, make: Callable[[dict[str, Any]], T]) -> T | None:
     if not path.exists():
         return None
-    text = limits.content(path, _LARGEST)
+    data = read_bounded(path, _LARGEST)
     try:
-        tree = limits.parse_json(text)
+        tree = parse_json(data)
         if not isinstance(tree, dict):
             raise ValueError(f"it holds a {type(tree).__name__}")
-        return restore(tree)
+        return make(tree)
     except ValueError as error:
-        raise ValueError(f"{path}: not the configuration of a run: {error}") from None
+        raise ValueError(f"{path}: not {what}: {error}") from None
 
 
 def describe(config: Config, dataset: Dataset) -> dict[str, Any]:
-    """What stands in a file of weights beside them: enough to use it."""
+    """What a file of weights says about them: enough to use it."""
     tree = config.to_dict()
     return {
         "model": tree["model"],

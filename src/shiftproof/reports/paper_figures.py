@@ -1,0 +1,53 @@
+"""The figures of the paper and their captions; those that show results are drawn from records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from shiftproof.experiments import catalogue, records
+from shiftproof.experiments.index import RecordIndex
+from shiftproof.reports import figures, paper_tables
+
+FILES = {
+    "figure1": "figure1_symmetry.png",
+    "figure2": "figure2_functions.png",
+    "figure3": "figure3_process.png",
+    "figure4": "figure4_comparison.png",
+    "figure5": "figure5_erasure.png",
+    "aliasing": "aliasing.png",
+}
+CAPTIONS = {
+    "figure1": "Figure 1. Invariance and equivariance: two of our operators on a real image.",
+    "figure2": "Figure 2. Gaussian-Hermite functions.",
+    "figure3": "Figure 3. Gaussian-Hermite Sampling step by step.",
+    "figure4": "Figure 4. An image and its shifted copy, downsampled by each method.",
+    "figure5": "Figure 5. Consistency and accuracy with a square erased.",
+    "aliasing": "Aliasing: the energy of a wave that survives downsampling, by its frequency.",
+}
+FROM_RECORDS = ("figure5", "aliasing")
+
+
+def draw(index: RecordIndex, preset: str, folder: Path, names: Iterable[str] = FROM_RECORDS) -> dict[str, Path]:
+    """Draw the named ones of `FROM_RECORDS` into a folder; returns the files of those that have records."""
+    drawn: dict[str, Path] = {}
+    sizes, rows = paper_tables.ERASED_SIZES, paper_tables.erasure(index, preset).rows
+    if "figure5" in names and any(cell.values for _, cells in rows for cell in cells):
+        means = {label: [cell.mean for cell in cells] for label, cells in rows}
+        series = {k: {"consistency": v[: len(sizes)], "accuracy": v[len(sizes) :]} for k, v in means.items()}
+        drawn["figure5"] = figures.erasure(folder / FILES["figure5"], series, sizes)
+    if "aliasing" in names and (curves := _aliasing_curves(index)):
+        drawn["aliasing"] = figures.aliasing(folder / FILES["aliasing"], curves)
+    return drawn
+
+
+def _aliasing_curves(index: RecordIndex) -> dict[str, Any]:
+    """The aliasing of each method that has a record with its default options."""
+    curves: dict[str, Any] = {}
+    for record in index.records.values():
+        curve = records.lookup(record["metrics"], "aliasing")
+        config = record["config"]
+        if curve is not None and config is not None and catalogue.has_default_options(config):
+            curves.setdefault(curve["method"], curve)
+    return curves
