@@ -26,7 +26,7 @@ class Migration:
     failed: dict[Path, str] = field(default_factory=dict)
 
 
-def migrate_files(paths: Sequence[Path], report: progress.Progress) -> Migration:
+def migrate_files(paths: Sequence[Path], report: progress.ProgressCallback) -> Migration:
     """Replace each file of schema 1 by one of today's schema; a file that fails stays as it is."""
     out = Migration()
     for done, path in enumerate(paths, start=1):
