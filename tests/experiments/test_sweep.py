@@ -143,7 +143,7 @@ def test_a_kernel_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     [
         (
             ["--set", "model.options.kernel=local(order=99)"],
-            "`--set model.options` (={'kernel': 'local(order=99)'}): `or",
+            "`--set model.options={'kernel': 'local(order=99)'}`: `order` (=99) must be at most 64",
         ),
         (["--set", "model.options.kernel=loca"], "`kernel` (='loca') must be one of 'hermite', 'local'. Did you mean"),
         (["--set", "model.options.taps=3"], "`--set model.options={'taps': 3}`: method 'ghs' has no option `taps`"),
