@@ -232,9 +232,10 @@ def ablation(index: RecordIndex, preset: str) -> Table:
         f"{NETWORK_LABELS[_network('ablation', preset)]}, 10,000 training images, 8 epochs in batches of 64, judged on "
         "the 5,000 held out. Cut off: the series of 4N functions ends at the output's Nyquist limit "
         "(`Hermite(taper='none'), grid='periodic', pivot_rule='max'`); below it, one change each. GHS, ...: one change "
-        "against the default, which was chosen with ResNet-20 on held-out images of CIFAR-100. Camera moved, noise, half a pixel: the accuracy in "
-        "that case. R: properties of the matrix of 32 -> 16: gain of a constant, smallest gain below and largest above "
-        "the output's Nyquist limit, how far a shift of the input by the stride is from a shift of the output."
+        "against the default, which was chosen with ResNet-20 on held-out images of CIFAR-100. Camera moved, noise, "
+        "half a pixel: the accuracy in that case. R: properties of the matrix of 32 -> 16: gain of a constant, "
+        "smallest gain below and largest above the output's Nyquist limit, how far a shift of the input by the stride "
+        "is from a shift of the output."
     )
     return _table(index, "ablation", preset, "Ablation", columns, (note,))
 
