@@ -44,7 +44,7 @@ def in_processes(one: Perform, configs: list[Config], jobs: int) -> Iterator[Out
             for future in as_completed(waiting):
                 error = future.exception()
                 if isinstance(error, BrokenProcessPool) and len(left) < before:
-                    break  # a worker died, and something was done: try the rest anew
+                    break  # a worker died, but some runs were done: try the rest with new workers
                 left.remove(waiting[future])
                 yield waiting[future], error if isinstance(error, Exception) else future.result()
         finally:
@@ -52,7 +52,7 @@ def in_processes(one: Perform, configs: list[Config], jobs: int) -> Iterator[Out
 
 
 def _in_worker(one: Perform, config: Config) -> Record | None:
-    """A run in a worker, which Ctrl-C ends for good: it must not take the next one."""
+    """One run in a worker. Ctrl-C ends the worker at once, so that it does not take the next run."""
     try:
         return one(config)
     except KeyboardInterrupt:
@@ -60,7 +60,7 @@ def _in_worker(one: Perform, config: Config) -> Record | None:
 
 
 def _begin(threads: int) -> None:
-    """A worker: its share of the cores, and an end when the sweep itself has been killed."""
+    """Begin a worker: give it its share of the cores, and end it if the sweep is killed."""
     import torch
 
     environment.code()
@@ -76,7 +76,7 @@ def _begin(threads: int) -> None:
 
 
 def on_ray(one: partial[Record | None], configs: list[Config], address: str | None) -> Iterator[Outcome]:
-    """The same runs on a Ray cluster: each on one machine, its record sent back.
+    """Runs on a Ray cluster: each on one machine, which sends the record back.
 
     The folders of runs and of data must be on storage that all machines share.
     """
