@@ -27,7 +27,7 @@ from torch import nn
 
 from helpers.zoo import timm
 from shiftproof.app import command, network, uploads
-from shiftproof.models.loading import save_model
+from shiftproof.models.export import save_model
 from shiftproof.training.checkpoint import write_tensors
 from shiftproof.training.config import configure
 from shiftproof.training.runs import build_model, describe, load_data

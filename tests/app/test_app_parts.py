@@ -40,7 +40,7 @@ from shiftproof.commands.main import main
 from shiftproof.ghs.matrix import GHS, sampling_matrix
 from shiftproof.invariance import shift_error
 from shiftproof.layers import Downsample, base, create_downsample, methods, register_method
-from shiftproof.models.loading import save_model
+from shiftproof.models.export import save_model
 from shiftproof.training.checkpoint import write_tensors
 from shiftproof.training.config import configure
 from shiftproof.training.loop import train

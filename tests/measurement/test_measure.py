@@ -23,7 +23,7 @@ import shiftproof as sp
 from shiftproof.invariance import KINDS, survey
 from shiftproof.measurement.measure import measure, run
 from shiftproof.measurement.result import percent
-from shiftproof.models.loading import save_model
+from shiftproof.models.export import save_model
 from shiftproof.models.predictor import Predictor, load_predictor
 from shiftproof.reports import html_page
 from shiftproof.safe_io import pictures

@@ -12,7 +12,7 @@ from helpers.laws import stir
 from shiftproof import create_model
 from shiftproof.invariance import assert_shift_invariant, same_bits, shift_error
 from shiftproof.layers import Downsample, GHS2d, create_downsample, methods
-from shiftproof.models import models, weights
+from shiftproof.models import models, pretrained
 from shiftproof.models.resnet import BasicBlock, Bottleneck
 
 PARAMETERS = {
@@ -249,7 +249,7 @@ def test_bad_arguments(call: Any, message: str) -> None:
         call()
 
 
-@pytest.mark.parametrize("name", weights.available())
+@pytest.mark.parametrize("name", pretrained.available())
 def test_weights_that_come_with_the_package(name: str) -> None:
     """They fit their network, which knows something and keeps the law of its method."""
     network, _, rest = name.partition("-")
@@ -264,5 +264,5 @@ def test_weights_that_come_with_the_package(name: str) -> None:
 def test_weights_that_do_not_come_with_it() -> None:
     with pytest.raises(ValueError, match="no weights 'resnet56-ghs-cifar10' come with the package; there are"):
         create_model("resnet56", "ghs", weights="cifar10")
-    with pytest.raises(ValueError, match="do not fit the network"):
+    with pytest.raises(ValueError, match="do not fit this network"):
         create_model("resnet20", "ghs", 7, weights="cifar10")

@@ -16,7 +16,7 @@ from shiftproof.app.samples import SAMPLES, in_colours, sample
 from shiftproof.data.sets import load_dataset
 from shiftproof.evaluation.classifier import Classifier, pixels
 from shiftproof.invariance import Shift, ShiftError, survey
-from shiftproof.models import weights
+from shiftproof.models import pretrained
 from shiftproof.safe_io.pictures import fit
 from shiftproof.training.runs import open_weights, read_config, read_result
 
@@ -63,9 +63,9 @@ class Library:
 def find_networks(runs: Sequence[Path]) -> Library:
     """The networks that come with the package, then those of the finished runs in folders, or of runs themselves."""
     library = Library()
-    names = {name: tuple(name.split("-", 1)[1].rsplit("-", 1)) for name in weights.available()}
+    names = {name: tuple(name.split("-", 1)[1].rsplit("-", 1)) for name in pretrained.available()}
     for name, (method, data) in sorted(names.items(), key=lambda item: _place(item[1][0])):
-        with resources.as_file(resources.files(weights).joinpath(f"{name}.safetensors")) as path:
+        with resources.as_file(pretrained.FOLDER.joinpath(f"{name}.safetensors")) as path:
             _enter(library, path, method, data)
     found = list(_runs(runs))
     for folder in found:

@@ -22,7 +22,7 @@ from shiftproof.invariance import Shift
 from shiftproof.measurement.measure import IMAGENET, measure
 from shiftproof.measurement.page import sections
 from shiftproof.measurement.result import KindResult, Measurement
-from shiftproof.models.loading import FORMATS
+from shiftproof.models.export import FORMATS
 from shiftproof.models.predictor import Predictor, load_predictor
 from shiftproof.reports import html_page
 from shiftproof.safe_io.pictures import fit
@@ -161,6 +161,6 @@ def _before_and_after(results: Sequence[Measurement], report: ConversionReport, 
         ]
     rows = [[r.name, r.was, r.now, r.after] for r in report.replaced]
     below = html_page.notes([*report.lines(), *notes])
-    table = html_page.table(("where", "was", "is", "behind"), rows)
+    table = html_page.table(("where", "was", "is", "after"), rows)
     details.append(f"<details><summary>What was replaced</summary>{table}{below}</details>")
     return f'<div class="measure"><div class="halves">{"".join(leads)}</div>{"".join(details)}</div>'

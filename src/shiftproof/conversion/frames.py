@@ -35,7 +35,7 @@ class Frames:
             if node.op == "placeholder" or node in starts or node in keeps:
                 self._add(node, tuple(value.shape[-ndim:]), [] if node in starts else inputs)
                 continue
-            same_size = [n for n in inputs if spatial_axis(value, self.sizes[n]) is not None]
+            same_size = [n for n in inputs if spatial_axes(value, self.sizes[n])]
             if same_size:
                 self._add(node, self.sizes[same_size[0]], same_size)
             elif value.dim() == ndim + 2 and any(n > 1 for n in value.shape[2:]):
@@ -60,11 +60,6 @@ def spatial_axes(value: Tensor, sizes: tuple[int, ...]) -> list[int]:
     """Every axis after the batch where a run of axes with these sizes begins, the last one first."""
     starts = range(value.dim() - len(sizes), 0, -1)
     return [axis for axis in starts if tuple(value.shape[axis : axis + len(sizes)]) == sizes]
-
-
-def spatial_axis(value: Tensor, sizes: tuple[int, ...]) -> int | None:
-    """The last axis where axes with these sizes begin; None if there is none."""
-    return next(iter(spatial_axes(value, sizes)), None)
 
 
 def _first_tensor(value: Any) -> Tensor | None:

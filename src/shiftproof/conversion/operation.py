@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import fx, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-_ADAPTIVE = ("adaptive_avg_pool", "adaptive_max_pool", "AdaptiveAvgPool", "AdaptiveMaxPool")
 _POOLS: dict[Any, tuple[str, int]] = {  # modules and functions: the kind and the number of spatial axes
     nn.MaxPool1d: ("max pooling", 1), F.max_pool1d: ("max pooling", 1), torch.max_pool1d: ("max pooling", 1),
     nn.MaxPool2d: ("max pooling", 2), F.max_pool2d: ("max pooling", 2), torch.max_pool2d: ("max pooling", 2),
@@ -129,11 +128,6 @@ def _slice(node: fx.Node, index: tuple[Any, ...]) -> Operation | None:
         return None
     ones = (1,) * (len(steps) - 2)
     return Operation(node, "slice", ones, steps[2:], (0,) * len(ones), ones)
-
-
-def is_adaptive_pooling(node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
-    """Whether a node pools to a fixed size, whatever the size of its map."""
-    return type_name(node, modules).startswith(_ADAPTIVE)
 
 
 def type_name(node: fx.Node, modules: Mapping[str, nn.Module]) -> str:

@@ -8,7 +8,7 @@ from torch import fx
 
 from shiftproof.conversion.frames import Frames, Values
 from shiftproof.conversion.groups import Group, group_sites, leads_to
-from shiftproof.conversion.operation import Operation, is_adaptive_pooling, node_label, read_operation, type_name
+from shiftproof.conversion.operation import Operation, node_label, read_operation, type_name
 from shiftproof.conversion.sites import find_site
 
 
@@ -31,10 +31,11 @@ def make_plan(traced: fx.GraphModule, values: Values) -> Plan:
     frames = Frames(traced.graph, values, ndim, {op.node for op in strided}, unstrided)
     problems = []
     for node in frames.other_size_changes:
-        if is_adaptive_pooling(node, modules) and not any(leads_to(node, op.node) for op in strided):
+        name = type_name(node, modules)
+        if name.lower().startswith("adaptive") and not any(leads_to(node, op.node) for op in strided):
             continue  # in the head: all maps are aligned already
         problems.append(
-            f"{node_label(node)} ({type_name(node, modules)}) changes the size of its map in a way that the converter "
+            f"{node_label(node)} ({name}) changes the size of its map in a way that the converter "
             f"does not know. Use a convolution or pooling layer of torch.nn with a stride."
         )
     indexed = [op for op in strided if op.kind == "max pooling with indices"]

@@ -34,10 +34,9 @@ class Changes:
 def rewrite(traced: fx.GraphModule, values: dict[fx.Node, Any], plan: Plan, make: Make, padding: str | None) -> Changes:
     """Carry out a plan in place; `values` is what the nodes return for an example."""
     changes = Changes()
-    sites = [site.op for group in plan.groups for site in group]
-    costs = {op.node: _flops(op, values) for op in sites}
+    sites = {site.op.node: site.op for group in plan.groups for site in group}
     for op in plan.operations:
-        if op.node not in costs and (op.strided or padding is None):
+        if op.node not in sites and (op.strided or padding is None):
             continue  # cannot be converted, or need not
         if _set_stride_one(traced, op, padding) and padding is not None and not op.pointwise:
             changes.padding_changed.append(node_label(op.node))
@@ -45,8 +44,8 @@ def rewrite(traced: fx.GraphModule, values: dict[fx.Node, Any], plan: Plan, make
                 amount = "x".join(map(str, sorted(set(op.padding))))
                 changes.size_changed.append(f"{node_label(op.node)} ({op}, padding {amount})")
     for number, group in enumerate(plan.groups, start=1):
-        changes.replaced += _insert_downsampling(traced, group, values, make, number, costs)
-    for op in sites:
+        changes.replaced += _insert_downsampling(traced, group, values, make, number)
+    for op in sites.values():
         if op.kind == "slice":
             op.node.replace_all_uses_with(op.input)
             traced.graph.erase_node(op.node)
@@ -79,12 +78,7 @@ def _kept_size(op: Operation, values: Values) -> bool:
 
 
 def _insert_downsampling(
-    traced: fx.GraphModule,
-    group: Group,
-    values: dict[fx.Node, Any],
-    make: Make,
-    number: int,
-    costs: dict[fx.Node, int],
+    traced: fx.GraphModule, group: Group, values: dict[fx.Node, Any], make: Make, number: int
 ) -> list[Replacement]:
     """Put the downsampling of one group into the graph."""
     maps = list(dict.fromkeys(site.map for site in group))  # each map once, the leader's first
@@ -113,7 +107,7 @@ def _insert_downsampling(
         node, x = site.op.node, site.map
         y = small[x]
         values[y] = values[x]  # the next group asks for the number of its channels
-        before = after = costs[node]
+        before = after = _flops(site.op, values)
         if site.downsamples_input:
             node.replace_input_with(x, y)
         else:

@@ -14,11 +14,6 @@ from shiftproof.conversion.operation import Operation
 from shiftproof.layers.convolution import CONVOLUTIONS, same_padding
 from shiftproof.maps import shifts
 
-_POOL: dict[tuple[str, int], Any] = {
-    ("max", 1): F.max_pool1d, ("max", 2): F.max_pool2d, ("max", 3): F.max_pool3d,
-    ("average", 1): F.avg_pool1d, ("average", 2): F.avg_pool2d, ("average", 3): F.avg_pool3d,
-}  # fmt: skip
-
 
 def stride_one_convolution(source: _ConvNd, op: Operation, padding: str | None) -> nn.Module:
     """The same parameters at stride 1. A `padding` mode keeps the size of the map; None leaves the padding alone."""
@@ -48,12 +43,13 @@ class StrideOnePool(nn.Module):
 
     def __init__(self, source: Operation, padding: str | None) -> None:
         super().__init__()
-        self.kind, self.kernel, self.dilation = source.kind.split()[0], source.kernel, source.dilation
+        self.kind = "max" if source.kind == "max pooling" else "avg"
+        self.kernel, self.dilation = source.kernel, source.dilation
         self.stride, self.amounts, self.options, self.padding = source.stride, source.padding, source.options, padding
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, d1..dn) -> (B, C, d1..dn), or less without enough padding."""
-        pool = _POOL[self.kind, len(self.kernel)]
+        pool: Any = getattr(F, f"{self.kind}_pool{len(self.kernel)}d")
         spread = {"dilation": self.dilation} if self.kind == "max" else {}
         if self.padding is not None:
             around = [same_padding(k, d, p) for k, d, p in zip(self.kernel, self.dilation, self.amounts)]
@@ -61,13 +57,11 @@ class StrideOnePool(nn.Module):
                 padded = F.pad(x, [n for pair in reversed(around) for n in pair], value=-torch.inf)
             else:
                 padded = shifts.pad(x, around, self.padding)
-            out: Tensor = pool(padded, self.kernel, 1, **spread)
-            return out
+            return pool(padded, self.kernel, 1, **spread)  # type: ignore[no-any-return]
         options = {k: v for k, v in self.options.items() if k != "ceil_mode"}
         if self.options.get("ceil_mode"):
             x = self._pad_for_the_last_window(x)
-        out = pool(x, self.kernel, 1, self.amounts, **spread, **options)
-        return out
+        return pool(x, self.kernel, 1, self.amounts, **spread, **options)  # type: ignore[no-any-return]
 
     def _pad_for_the_last_window(self, x: Tensor) -> Tensor:
         """`ceil_mode` allows a last window that reaches past the border: pad with values that a maximum ignores."""

@@ -69,13 +69,8 @@ def check_stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
         new = tuple(1 + k * (axis + 1) % (size - 1) if size > 1 else 0 for axis, size in enumerate(sizes))
         return shifts.setdefault(frames.of(node), new)
 
-    def shifted(node: fx.Node, value: Any) -> list[Any]:
-        """`value` shifted with its frame, along each run of axes that may be the spatial ones."""
-        if isinstance(value, (tuple, list)):
-            return [type(value)(parts) for parts in zip(*(shifted(node, v) for v in value))]
-        sizes, shift = frames.sizes[node], shift_of(node)
-        axes = spatial_axes(value, sizes)
-        return [value.roll(shift, tuple(range(a, a + len(sizes)))) for a in axes] or [value]
+    def shifted(node: fx.Node) -> list[Any]:
+        return _rolled(values[node], frames.sizes[node], shift_of(node))
 
     problems = _separate_selections(boundaries, frames, modules)
     after_first = set(traced.graph.nodes) - _before_first_downsampling(traced.graph, boundaries)
@@ -84,11 +79,11 @@ def check_stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
     class ShiftedRun(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
             if (n.op == "placeholder" and n in frames.sizes) or n in boundaries:
-                return shifted(n, values[n])[0] if n in frames.sizes else values[n]
+                return shifted(n)[0] if n in frames.sizes else values[n]
             out = super().run_node(n)
             if n not in frames.sizes or n.op == "output":
                 return out
-            options = shifted(n, values[n])
+            options = shifted(n)
             if any(_close(out, option) for option in options):
                 return out
             if n in before_last or n not in after_first:  # a stage, or a network before its first downsampling
@@ -124,7 +119,7 @@ def check_rounding(traced: fx.GraphModule, x: Tensor) -> list[str]:
         def run_node(self, n: fx.Node) -> Any:
             if n not in early or n.op == "output" or frames.sizes.get(n, sizes) != sizes:
                 return values[n]
-            expected = _rolled(values[n], sizes, self.shift) if n in frames.sizes else values[n]
+            expected = _rolled(values[n], sizes, self.shift)[0] if n in frames.sizes else values[n]
             if n.op != "placeholder" and not _same(super().run_node(n), expected):
                 found[n] = None
             return expected
@@ -139,13 +134,15 @@ def check_rounding(traced: fx.GraphModule, x: Tensor) -> list[str]:
     ]
 
 
-def _rolled(value: Any, sizes: tuple[int, ...], shift: tuple[int, ...]) -> Any:
-    """Maps, in containers too, circularly shifted along their spatial axes, in the memory layout they had."""
+def _rolled(value: Any, sizes: tuple[int, ...], shift: tuple[int, ...]) -> list[Any]:
+    """Maps, in containers too, circularly shifted along each run of axes that may be the spatial ones.
+
+    They keep their memory layout.
+    """
     if isinstance(value, (tuple, list)):
-        return type(value)(_rolled(v, sizes, shift) for v in value)
-    for axis in spatial_axes(value, sizes)[:1]:
-        return torch.empty_like(value).copy_(value.roll(shift, tuple(range(axis, axis + len(sizes)))))
-    return value
+        return [type(value)(parts) for parts in zip(*(_rolled(v, sizes, shift) for v in value))]
+    runs = [tuple(range(axis, axis + len(sizes))) for axis in spatial_axes(value, sizes)]
+    return [torch.empty_like(value).copy_(value.roll(shift, dims)) for dims in runs] or [value]
 
 
 def _stage_boundaries(traced: fx.GraphModule, modules: dict[str, nn.Module]) -> set[fx.Node]:

@@ -20,7 +20,6 @@ from typing import IO, Any
 
 import torch
 
-import shiftproof.layers  # noqa: F401  (registers the operators that exported networks may call)
 from shiftproof.safe_io import pickles
 
 _RECORDS = re.compile(
