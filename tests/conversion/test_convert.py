@@ -14,7 +14,7 @@ from helpers import zoo
 from helpers.tracers import DYNAMIC, quiet, to_onnx
 from shiftproof.conversion import ConversionError, conversion_report, convert
 from shiftproof.conversion.capture import trace
-from shiftproof.conversion.shared_downsample import SharedDownsample
+from shiftproof.conversion.replacements import SharedDownsample
 from shiftproof.conversion.verify import check_stages
 from shiftproof.invariance import assert_shift_invariant, same_bits, shift_error
 from shiftproof.layers import Downsample, create_downsample
@@ -493,3 +493,69 @@ def test_tracing_keeps_the_network() -> None:
     assert untraced == []
     assert torch.equal(traced(images()), model(images()))
     assert type(traced).__name__ == "ResNet"
+
+
+def test_converting_leaves_the_random_numbers_alone() -> None:
+    """The checks draw from a generator of their own, also where the network draws in training."""
+    model = zoo.create("plain")
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    first = convert(model)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(4)
+    assert conversion_report(convert(model)).to_dict() == conversion_report(first).to_dict()
+
+
+class InPlace(nn.Module):
+    """A shortcut that reads a map before an activation changes it in place, and a sum that reads it after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.main = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, stride=2, padding=1)
+        self.short, self.last = nn.Conv2d(4, 4, 1, stride=2), nn.Conv2d(4, 4, 3, stride=2, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        short = self.short(x)
+        main = self.main(F.relu(x, inplace=True))
+        return main + short + self.last(x)  # type: ignore[no-any-return]
+
+
+class InPlaceLater(nn.Module):
+    """A concatenation that reads a map before an activation changes it in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.side = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.last = nn.Conv2d(12, 4, 3, stride=2, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        both = torch.cat([x, self.side(x)], 1)
+        return self.last(torch.cat([both, x.relu_()], 1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("make", [InPlace, InPlaceLater])
+def test_maps_that_are_changed_in_place(make: type[nn.Module]) -> None:
+    """Who reads a map before the change reads it unchanged in the converted network, though it may read it later."""
+
+    class FirstPhase(Downsample):
+        """Like `strided`, but with a selection that branches share."""
+
+        def __init__(self, channels: int, stride: Any, padding: str, ndim: int) -> None:
+            super().__init__(stride, ndim, padding)
+
+        def select(self, x: Tensor, *companions: Tensor) -> Tensor:
+            return torch.zeros(len(x))
+
+        def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
+            return x[:, :, :: self.stride[0], :: self.stride[1]]
+
+    torch.manual_seed(0)
+    model = make().eval()
+    x = images()
+    with torch.no_grad():
+        expected = model(x)
+        for method in ("strided", FirstPhase):
+            assert torch.allclose(convert(model, method, padding=None, example=x)(x), expected, atol=1e-5)
+    assert_shift_invariant(convert(model, example=x), x[:1], shifts=8)

@@ -173,6 +173,31 @@ def _keep_unused_tensors(source: nn.Module, target: nn.Module) -> None:
             parent.register_buffer(last, value)
 
 
+def copy_before_in_place(traced: fx.GraphModule, x: Tensor) -> None:
+    """Let an operation that changes a map in place work on a copy if other nodes read that map too.
+
+    Otherwise a reader that the converter moves down would see the changed map.
+    """
+    order = {node: i for i, node in enumerate(traced.graph.nodes)}
+    found: list[tuple[fx.Node, fx.Node]] = []
+
+    class Watcher(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            before = {i: v._version for i in n.all_input_nodes if isinstance(v := self.env[i], Tensor)}
+            out = super().run_node(n)
+            found.extend((n, i) for i, version in before.items() if self.env[i]._version > version and len(i.users) > 1)
+            return out
+
+    with torch.no_grad():
+        Watcher(traced).run(x.clone())
+    for node, changed in found:
+        for user in [user for user in changed.users if order.get(user, 0) > order[node]]:
+            user.replace_input_with(changed, node)  # it comes later and reads the changed map
+        with traced.graph.inserting_before(node):
+            node.replace_input_with(changed, traced.graph.call_method("clone", (changed,)))
+    traced.recompile()
+
+
 def node_values(traced: fx.GraphModule, x: Tensor) -> dict[fx.Node, Any]:
     """What every node returns for the input `x`."""
     values: dict[fx.Node, Any] = {}
@@ -180,13 +205,10 @@ def node_values(traced: fx.GraphModule, x: Tensor) -> dict[fx.Node, Any]:
     class Recorder(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
             out = super().run_node(n)
-            values[n] = fx.node.map_aggregate(out, _cloned)  # an in-place operation would change it later
+            # a copy, because an in-place operation would change it later
+            values[n] = fx.node.map_aggregate(out, lambda v: v.clone() if isinstance(v, Tensor) else v)
             return out
 
     with torch.no_grad():
         Recorder(traced).run(x)
     return values
-
-
-def _cloned(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value

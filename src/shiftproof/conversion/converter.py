@@ -11,9 +11,9 @@ from torch import Tensor, fx, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from shiftproof import checks
-from shiftproof.conversion.capture import trace
+from shiftproof.conversion.capture import copy_before_in_place, node_values, trace
 from shiftproof.conversion.error import ConversionError, listed
-from shiftproof.conversion.example import run_example
+from shiftproof.conversion.example import find_inputs
 from shiftproof.conversion.plan import Plan, make_plan
 from shiftproof.conversion.report import ConversionReport
 from shiftproof.conversion.rewrite import Changes, rewrite
@@ -70,7 +70,9 @@ def convert(
         traced, untraced = trace(model)
         modes = {name: m.training for name, m in traced.named_modules()}
         traced.eval()
-        x, values = run_example(traced, model, example)
+        x = find_inputs(traced, model, example)
+        copy_before_in_place(traced, x)
+        values = node_values(traced, x)
         front, layer = make(x.shape[1], (2,) * (x.dim() - 2)).split()
         flops_before = _flops(traced, x)
         keep_strides = front is not None and layer.in_convolution

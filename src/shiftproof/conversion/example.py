@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.conv import _ConvNd
 
 from shiftproof import checks
-from shiftproof.conversion.capture import node_values
 from shiftproof.conversion.error import ConversionError
 
 _SIZES = (64, 224, 32, 28, 128)  # tried in turn if the caller gives no example
@@ -28,8 +26,8 @@ def random_inputs(model: nn.Module, sizes: Sequence[int]) -> Tensor:
     return x.to(next(model.parameters(), x))
 
 
-def run_example(traced: fx.GraphModule, model: nn.Module, example: Tensor | None) -> tuple[Tensor, dict[fx.Node, Any]]:
-    """Inputs that the network accepts, `example` if there is one, and what each of its nodes returns for them."""
+def find_inputs(traced: fx.GraphModule, model: nn.Module, example: Tensor | None) -> Tensor:
+    """Inputs that the network accepts: `example` if there is one."""
     if example is not None:
         checks.floating("example", example)
         if example.dim() < 3:
@@ -40,7 +38,9 @@ def run_example(traced: fx.GraphModule, model: nn.Module, example: Tensor | None
     errors = []
     for x in candidates:
         try:
-            return x, node_values(traced, x)
+            with torch.no_grad():
+                traced(x.clone())
+            return x
         except Exception as error:  # whatever the network raises
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             errors.append(f"{tuple(x.shape)}: {reason}")

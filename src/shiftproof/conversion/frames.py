@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
+Modules = Mapping[str, nn.Module]
 Values = Mapping[fx.Node, Any]
 
 

@@ -1,6 +1,6 @@
 """What one node of a network's graph does: a convolution, a pooling or a slice, and how it is set.
 
-To support another operation, read it here as an `Operation` and build its counterpart at stride 1 in `stride_one.py`.
+To support another operation, read it here as an `Operation` and build its counterpart at stride 1 in `replacements.py`.
 """
 
 from __future__ import annotations

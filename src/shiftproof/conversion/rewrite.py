@@ -11,12 +11,10 @@ from typing import Any
 from torch import fx, nn
 
 from shiftproof.conversion.frames import Values
-from shiftproof.conversion.groups import Group
 from shiftproof.conversion.operation import Operation, node_label
-from shiftproof.conversion.plan import Plan
+from shiftproof.conversion.plan import Group, Plan
+from shiftproof.conversion.replacements import SharedDownsample, StrideOnePool, stride_one_convolution
 from shiftproof.conversion.report import Replacement
-from shiftproof.conversion.shared_downsample import SharedDownsample
-from shiftproof.conversion.stride_one import StrideOnePool, stride_one_convolution
 from shiftproof.layers import Downsample
 
 Make = Callable[[int, tuple[int, ...]], Downsample]  # (channels, stride) -> layer

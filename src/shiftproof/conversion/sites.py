@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
-from shiftproof.conversion.frames import Values
+from shiftproof.conversion.frames import Modules, Values
 from shiftproof.conversion.operation import Operation, type_name
 
 # words in the names of operations that mix positions or channels: neither norms nor activations
@@ -39,7 +39,7 @@ class Site:
         return self.op.input if self.downsamples_input else self.end
 
 
-def find_site(op: Operation, values: Values, modules: dict[str, nn.Module]) -> Site:
+def find_site(op: Operation, values: Values, modules: Modules) -> Site:
     """The site of an operation with a stride."""
     end, activated = op.node, False
     while len(end.users) == 1 and op.kind != "slice":
@@ -51,9 +51,7 @@ def find_site(op: Operation, values: Values, modules: dict[str, nn.Module]) -> S
     return Site(op, end, activated)
 
 
-def _is_norm_or_activation(
-    user: fx.Node, node: fx.Node, op: Operation, values: Values, modules: dict[str, nn.Module]
-) -> bool:
+def _is_norm_or_activation(user: fx.Node, node: fx.Node, op: Operation, values: Values, modules: Modules) -> bool:
     """Whether subsampling commutes with `user`, and `user` has no weights between positions or channels."""
     name = type_name(user, modules).lower()
     if user.op not in ("call_module", "call_function", "call_method") or any(word in name for word in _MIXING):
@@ -75,25 +73,25 @@ def _is_norm_or_activation(
         return False
 
 
-def _is_affine(user: fx.Node, node: fx.Node, values: Values, modules: dict[str, nn.Module]) -> bool:
+def _is_affine(user: fx.Node, node: fx.Node, values: Values, modules: Modules) -> bool:
     x = values[node]
     a, b = torch.randn_like(x), torch.randn_like(x)
     at_a, at_b, at_sum, at_zero = (_call(user, node, t, values, modules) for t in (a, b, a + b, torch.zeros_like(x)))
     return torch.allclose(at_a + at_b, at_sum + at_zero, rtol=1e-3, atol=1e-3)
 
 
-def _is_random(user: fx.Node, node: fx.Node, values: Values, modules: dict[str, nn.Module]) -> bool:
+def _is_random(user: fx.Node, node: fx.Node, values: Values, modules: Modules) -> bool:
     """Whether `user` draws random numbers in training, like dropout: it must draw for as many values as before."""
     training = {str(user.target): copy.deepcopy(modules[str(user.target)]).train()} if user.op == "call_module" else {}
     flags = {n: True if isinstance(v, bool) else v for n, v in values.items() if n in user.all_input_nodes}
     try:
-        first, second = (_call(user, node, values[node], flags, modules | training) for _ in range(2))
+        first, second = (_call(user, node, values[node], flags, {**modules, **training}) for _ in range(2))
     except (RuntimeError, ValueError):
         return False
     return not torch.equal(first, second)
 
 
-def _call(node: fx.Node, replaced: fx.Node, value: Tensor, values: Values, modules: dict[str, nn.Module]) -> Any:
+def _call(node: fx.Node, replaced: fx.Node, value: Tensor, values: Values, modules: Modules) -> Any:
     """What `node` returns if its input `replaced` has another value."""
     fill: Callable[[fx.Node], Any] = lambda n: value.clone() if n is replaced else values[n]  # noqa: E731
     args, kwargs = fx.map_arg(node.args, fill), fx.map_arg(node.kwargs, fill)

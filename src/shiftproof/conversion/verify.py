@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 from shiftproof.conversion.capture import node_values
 from shiftproof.conversion.frames import Frames, spatial_axes
 from shiftproof.conversion.operation import node_label
-from shiftproof.conversion.shared_downsample import SharedDownsample
+from shiftproof.conversion.replacements import SharedDownsample
 from shiftproof.invariance import same_bits
 from shiftproof.layers import Downsample
 from shiftproof.layers.align import RollToPivot

@@ -1,4 +1,4 @@
-"""Convolutions and poolings at stride 1 that replace strided ones."""
+"""The modules that replace strided ones: convolution and pooling at stride 1, and downsampling of several maps."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from shiftproof.conversion.error import ConversionError
 from shiftproof.conversion.operation import Operation
+from shiftproof.layers import Downsample
 from shiftproof.layers.convolution import CONVOLUTIONS, same_padding
 from shiftproof.maps import shifts
 
@@ -81,3 +82,16 @@ class StrideOnePool(nn.Module):
     def extra_repr(self) -> str:
         """The kind of pooling, the window and the padding."""
         return f"{self.kind}, kernel_size={self.kernel}, padding={self.padding!r}"
+
+
+class SharedDownsample(nn.Module):
+    """Downsample maps that meet again by one selection: that of the first map, with ties broken by the others."""
+
+    def __init__(self, down: Downsample) -> None:
+        super().__init__()
+        self.down = down
+
+    def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
+        """The maps, each downsampled."""
+        selection = self.down.select(*maps)
+        return tuple(self.down(x, selection) for x in maps)
