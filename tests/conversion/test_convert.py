@@ -559,3 +559,24 @@ def test_maps_that_are_changed_in_place(make: type[nn.Module]) -> None:
         for method in ("strided", FirstPhase):
             assert torch.allclose(convert(model, method, padding=None, example=x)(x), expected, atol=1e-5)
     assert_shift_invariant(convert(model, example=x), x[:1], shifts=8)
+
+
+def test_branches_draw_their_random_numbers_in_the_order_of_the_source() -> None:
+    """The converter sorts the operations no more than it must: with one seed dropout drops the same values."""
+
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.Dropout(0.5))
+            self.second = nn.Sequential(nn.Dropout(0.3), nn.Conv2d(3, 4, 3, padding=1))
+            self.last = nn.Conv2d(8, 4, 3, stride=2, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(torch.cat([self.first(x), self.second(x)], 1))  # type: ignore[no-any-return]
+
+    model = Branches()
+    outs = []
+    for network in (model, convert(model, "strided", padding=None, example=images())):
+        torch.manual_seed(0)
+        outs.append(network.train()(images()))
+    assert torch.allclose(*outs, atol=1e-5)

@@ -68,14 +68,13 @@ class _Tracer(fx.Tracer):
 
 
 def trace(model: nn.Module) -> tuple[fx.GraphModule, list[str]]:
-    """The graph of a copy of `model` with all its parameters under their names, and the modules it does not look into.
+    """The graph of a copy of `model` in evaluation mode, with all its parameters, and the modules that stay in one piece.
 
     A module whose path depends on the training mode stays in one piece if it contains nothing to convert (dropout,
     stochastic depth); otherwise both paths must be the same. A module that cannot be traced stays in one piece if it
-    has no stride; these are the ones that are returned.
+    has no stride; only such modules are returned.
     """
     twin = copy.deepcopy(model)
-    modes = {name: m.training for name, m in twin.named_modules()}
     opaque: set[str] = set()
     untraceable: set[str] = set()
     while True:
@@ -103,9 +102,7 @@ def trace(model: nn.Module) -> tuple[fx.GraphModule, list[str]]:
     traced = fx.GraphModule(twin, graph, class_name=type(model).__name__)
     traced._tracer_cls = None  # unpickling traces again, with a tracer of its own
     _keep_unused_tensors(twin, traced)
-    for name, m in traced.named_modules():
-        m.training = modes.get(name, model.training)
-    return traced, sorted(untraceable)
+    return traced.eval(), sorted(untraceable)
 
 
 def _trace_once(model: nn.Module, opaque: set[str], training: bool) -> tuple[fx.Graph, set[str]]:

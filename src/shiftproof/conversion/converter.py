@@ -68,8 +68,6 @@ def convert(
     with _own_random_numbers(model):
         make(1, (2, 2))  # refuses a wrong method or option before anything else happens
         traced, untraced = trace(model)
-        modes = {name: m.training for name, m in traced.named_modules()}
-        traced.eval()
         x = find_inputs(traced, model, example)
         copy_before_in_place(traced, x)
         values = node_values(traced, x)
@@ -109,8 +107,9 @@ def convert(
     )
     traced.meta["shiftproof"] = report  # survives copying
     traced.shiftproof_report = report  # type: ignore[assignment]  # survives pickling
-    for path, module in traced.named_modules():
-        module.training = modes.get(path, model.training)
+    modes = {path: m.training for path, m in model.named_modules()}
+    for path, m in traced.named_modules():
+        m.training = modes.get(path, model.training)
     return traced
 
 

@@ -48,11 +48,6 @@ class Operation:
         return self.node.all_input_nodes[0]
 
     @property
-    def ndim(self) -> int:
-        """The number of spatial axes."""
-        return len(self.stride)
-
-    @property
     def strided(self) -> bool:
         """Whether it downsamples."""
         return any(s > 1 for s in self.stride)
@@ -61,11 +56,6 @@ class Operation:
     def pointwise(self) -> bool:
         """Whether it looks at one position at a time."""
         return all(k == 1 for k in self.kernel) and not any(self.padding)
-
-    @property
-    def keeps_size(self) -> bool:
-        """Whether its padding would keep the size of the map at stride 1."""
-        return all(2 * p == d * (k - 1) for k, p, d in zip(self.kernel, self.padding, self.dilation))
 
     def __str__(self) -> str:
         words = [self.kind, "x".join(map(str, self.kernel))] if self.kind != "slice" else ["slice"]

@@ -45,11 +45,8 @@ def make_plan(traced: fx.GraphModule, values: Values) -> Plan:
             f"does not know. Use a convolution or pooling layer of torch.nn with a stride."
         )
     indexed = [op for op in strided if op.kind == "max pooling with indices"]
-    problems += [
-        f"{node_label(op.node)} (max pooling) returns indices, which mean nothing at another size. Remove "
-        f"`return_indices`."
-        for op in indexed
-    ]
+    for op in indexed:
+        problems.append(f"{node_label(op.node)} returns indices, which mean nothing at another size. Do without them.")
     groups, ungrouped = _group_sites([find_site(op, values, modules) for op in strided if op not in indexed], frames)
     return Plan(operations, groups, problems + ungrouped)
 

@@ -22,14 +22,14 @@ def stride_one_convolution(source: _ConvNd, op: Operation, padding: str | None) 
         around = getattr(source, "around", [(p, p) for p in op.padding])
     else:
         around = [same_padding(k, d, p) for k, d, p in zip(op.kernel, op.dilation, op.padding)]
-    ours = CONVOLUTIONS[op.ndim]
+    ours = CONVOLUTIONS[len(op.stride)]
     layer: Any = ours.__new__(ours)
     if type(source) in ours.__mro__:
         layer.__dict__.update(source.__dict__)  # shares the parameters, under the same names
         layer.around = tuple(around)
     else:  # a subclass, or parametrized: keep it and let torch pad
         layer = source
-    layer.stride = (1,) * op.ndim
+    layer.stride = (1,) * len(op.stride)
     layer.padding = tuple(before for before, _ in around)
     layer.padding_mode = padding or op.padding_mode
     layer._reversed_padding_repeated_twice = [n for pair in reversed(around) for n in pair]

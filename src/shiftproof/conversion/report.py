@@ -65,15 +65,11 @@ class ConversionReport:
 
     def table(self) -> Any:
         """A rich table."""
-        from rich.table import Table
+        from rich.table import Column, Table
 
-        table = Table(
-            title=f"Converted to {self.method!r} ({self.law})", caption="\n".join(self.lines()), caption_justify="left"
-        )
-        for column in ("where", "was", "is", "after"):
-            table.add_column(column)
-        for column in ("selection", "MFLOPs before", "MFLOPs after"):
-            table.add_column(column, justify="right")
+        numbers = (Column(name, justify="right") for name in ("selection", "MFLOPs before", "MFLOPs after"))
+        table = Table("where", "was", "is", "after", *numbers, caption="\n".join(self.lines()), caption_justify="left")
+        table.title = f"Converted to {self.method!r} ({self.law})"
         for r in self.replaced:
             cost = [f"{n / 1e6:,.1f}" if n else "" for n in (r.flops_before, r.flops_after)]
             table.add_row(r.name, r.was, r.now, r.after, str(r.group), *cost)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import fx, nn
+from torch import fx
 
 from shiftproof.conversion.frames import Values
 from shiftproof.conversion.operation import Operation, node_label
@@ -59,20 +59,21 @@ def _set_stride_one(traced: fx.GraphModule, op: Operation, padding: str | None) 
         if op.pointwise and not op.strided:
             return False
         source: Any = traced.get_submodule(str(op.node.target))
-        _set_module(traced, str(op.node.target), stride_one_convolution(source, op, padding))
+        traced.add_submodule(str(op.node.target), stride_one_convolution(source, op, padding))
         return True
     target = str(op.node.target) if op.node.op == "call_module" else _free_name(traced, f"{op.node.name}_dense")
-    _set_module(traced, target, StrideOnePool(op, padding))
+    traced.add_submodule(target, StrideOnePool(op, padding))
     op.node.op, op.node.target, op.node.args, op.node.kwargs = "call_module", target, (op.input,), {}
     return True
 
 
 def _kept_size(op: Operation, values: Values) -> bool:
     """Whether the output had the size that the method gives: that of the input over the stride, rounded up."""
+    padded = all(2 * p == d * (k - 1) for k, p, d in zip(op.kernel, op.padding, op.dilation))
     before, after = (values[node].shape[2:] for node in (op.input, op.node))
     rounded_up = all(n == -(-m // s) for m, n, s in zip(before, after, op.stride))
     windows_fit = op.strided and all(k <= s for k, s in zip(op.kernel, op.stride))
-    return rounded_up and (op.keeps_size or windows_fit)
+    return rounded_up and (padded or windows_fit)
 
 
 def _insert_downsampling(
@@ -86,7 +87,7 @@ def _insert_downsampling(
     small: dict[fx.Node, fx.Node] = {}
     if down.selects and len(maps) > 1:
         target = _free_name(traced, f"{parent}.down".lstrip("."))
-        _set_module(traced, target, SharedDownsample(down))
+        traced.add_submodule(target, SharedDownsample(down))
         with graph.inserting_after([node for node in graph.nodes if node in maps][-1]):
             shared = graph.call_module(target, tuple(maps))
         with graph.inserting_after(shared):
@@ -96,7 +97,7 @@ def _insert_downsampling(
     else:
         for i, x in enumerate(maps):
             target = _free_name(traced, f"{parent}.down".lstrip("."))
-            _set_module(traced, target, down if i == 0 else make(values[x].shape[1], stride))
+            traced.add_submodule(target, down if i == 0 else make(values[x].shape[1], stride))
             with graph.inserting_after(x):
                 small[x] = graph.call_module(target, (x,))
         readers = set(small.values())
@@ -125,21 +126,16 @@ def _flops(op: Operation, values: Values) -> int:
     return int(2 * weights * y[0].numel())
 
 
-def _set_module(traced: fx.GraphModule, target: str, module: nn.Module) -> None:
-    traced.delete_submodule(target)
-    traced.add_submodule(target, module)
-
-
 def _free_name(traced: fx.GraphModule, wanted: str) -> str:
     taken = {name for name, _ in traced.named_modules()} | {name for name, _ in traced.named_parameters()}
-    names = [wanted, *(f"{wanted}_{i}" for i in range(2, 1000))]
-    return next(name for name in names if name not in taken)
+    return next(name for name in (wanted, *(f"{wanted}_{i}" for i in range(2, 1000))) if name not in taken)
 
 
 def _sort(graph: fx.Graph) -> None:
     """Move nodes up until everything is computed before it is used; all others keep their order.
 
-    `legalize_graph` of torch.fx does not keep it, which breaks networks that change maps in place.
+    `legalize_graph` of torch.fx keeps no order: dropout would draw other numbers than in the original network, and what
+    is changed in place through a view would change too early. Its `stable_topological_sort` is not in torch 2.4.
     """
     done: set[fx.Node] = set()
 

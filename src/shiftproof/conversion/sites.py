@@ -27,10 +27,7 @@ class Site:
 
     @property
     def downsamples_input(self) -> bool:
-        """Whether to downsample before the operation, which is cheaper.
-
-        A 1 x 1 convolution without activation, as in a shortcut, commutes with the downsampling.
-        """
+        """A 1 x 1 convolution without activation commutes with the downsampling, and costs less after it."""
         return self.op.pointwise and not self.activated
 
     @property

@@ -24,10 +24,7 @@ _EXACT_SHIFTS = 11  # under which every operation before the first downsampling 
 
 
 def verify(traced: fx.GraphModule, x: Tensor, law: str, aligned: bool) -> list[str]:
-    """What keeps the network from its law, as sentences; none if it is kept.
-
-    If the input is `aligned` at once, only the whole network is checked.
-    """
+    """What breaks the law of the network, as sentences; if the input is `aligned` first, only the whole is checked."""
     if law == "none":
         return []
     x = x.contiguous()  # like its shifted copies: another memory layout may round differently
@@ -44,20 +41,14 @@ def verify(traced: fx.GraphModule, x: Tensor, law: str, aligned: bool) -> list[s
 
 def is_invariant(traced: fx.GraphModule, x: Tensor) -> bool:
     """Whether a few circular shifts of `x` leave every bit of the output as it is."""
-
-    def output(x: Tensor) -> Any:
-        return next(v for node, v in node_values(traced, x).items() if node.op == "output")
-
     dims = tuple(range(2, x.dim()))
-    reference = output(x)
-    return all(_same(reference, output(x.roll(shift[: len(dims)], dims))) for shift in _SHIFTS)
+    with torch.no_grad():
+        reference = traced(x.clone())
+        return all(_same(reference, traced(x.roll(shift[: len(dims)], dims))) for shift in _SHIFTS)
 
 
 def check_stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
-    """Run the network on `x`, then with the maps of every stage shifted by an amount of its own: they must follow.
-
-    What breaks a stage is returned as sentences.
-    """
+    """What does not follow when the maps of every stage are shifted by an amount of their own, as sentences."""
     modules = dict(traced.named_modules())
     boundaries = _stage_boundaries(traced, modules)
     values = node_values(traced, x)
@@ -135,10 +126,7 @@ def check_rounding(traced: fx.GraphModule, x: Tensor) -> list[str]:
 
 
 def _rolled(value: Any, sizes: tuple[int, ...], shift: tuple[int, ...]) -> list[Any]:
-    """Maps, in containers too, circularly shifted along each run of axes that may be the spatial ones.
-
-    They keep their memory layout.
-    """
+    """Maps, in containers too, rolled along each run of axes that may be the spatial ones; memory layouts are kept."""
     if isinstance(value, (tuple, list)):
         return [type(value)(parts) for parts in zip(*(_rolled(v, sizes, shift) for v in value))]
     runs = [tuple(range(axis, axis + len(sizes))) for axis in spatial_axes(value, sizes)]

@@ -11,10 +11,7 @@ FORMATS = (".pt2", ".onnx")
 
 
 def save_model(model: nn.Module, x: Tensor, path: Path) -> None:
-    """Export a network for inputs of the size of `x` and any batch, as `.pt2` or `.onnx`.
-
-    The file appears under its name only when it is complete.
-    """
+    """Export a network for inputs of the size of `x` and any batch, as `.pt2` or `.onnx`; no file is left half done."""
     part = path.with_name(f".{path.name}.part{path.suffix}")
     shapes = ({0: torch.export.Dim.DYNAMIC},)
     path.parent.mkdir(parents=True, exist_ok=True)

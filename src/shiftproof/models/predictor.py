@@ -139,8 +139,7 @@ def _number(size: object) -> int | None:
 
 def _sizes(height: int | None, width: int | None) -> tuple[int, int] | None:
     """Both sizes if at least one is fixed; a free one takes the value of the other."""
-    if height is None or width is None:
-        height = width = height or width
+    height, width = height or width, width or height
     return None if height is None or width is None else (height, width)
 
 
