@@ -1,4 +1,4 @@
-"""The converter on networks that nobody thought of: the source again, the law, or an error that says where."""
+"""The converter on random networks: the original again, the law, or an error that says where."""
 
 import re
 

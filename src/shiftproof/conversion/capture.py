@@ -68,11 +68,11 @@ class _Tracer(fx.Tracer):
 
 
 def trace(model: nn.Module) -> tuple[fx.GraphModule, list[str]]:
-    """The graph of a copy of `model` in evaluation mode, with all its parameters, and the modules that stay in one piece.
+    """The graph of a copy of `model` in evaluation mode, with all its parameters, and the modules it could not trace.
 
     A module whose path depends on the training mode stays in one piece if it contains nothing to convert (dropout,
     stochastic depth); otherwise both paths must be the same. A module that cannot be traced stays in one piece if it
-    has no stride; only such modules are returned.
+    has no stride; otherwise it is an error.
     """
     twin = copy.deepcopy(model)
     opaque: set[str] = set()

@@ -62,7 +62,7 @@ class _Block(nn.Module):
 
 
 class BasicBlock(_Block):
-    """Two 3 x 3 convolutions; the downsampling stands between them."""
+    """Two 3 x 3 convolutions; the downsampling is between them."""
 
     def __init__(self, channels: int, width: int, stride: int, make: Make, padding: str, share: bool) -> None:
         super().__init__(channels, width, stride, make, width, share)
@@ -78,7 +78,7 @@ class BasicBlock(_Block):
 
 
 class Bottleneck(_Block):
-    """1 x 1, 3 x 3 and 1 x 1 convolution; the downsampling stands before the last."""
+    """1 x 1, 3 x 3 and 1 x 1 convolution; the downsampling is before the last."""
 
     expansion = 4
 
