@@ -13,7 +13,7 @@ from torch import nn
 from helpers.app_pictures import picture_files
 from helpers.app_visitor import AppServer, Visitor, choose_file
 from helpers.zoo import timm
-from shiftproof.models.loading import save_model
+from shiftproof.models.export import save_model
 
 
 def test_the_network_tab_finds_the_worst_shift(visit: Callable[..., Visitor]) -> None:

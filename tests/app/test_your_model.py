@@ -12,7 +12,7 @@ from torch import nn
 
 from helpers.zoo import timm
 from shiftproof.app import your_model
-from shiftproof.models.loading import save_model
+from shiftproof.models.export import save_model
 
 
 def request(**options: Any) -> your_model.Request:

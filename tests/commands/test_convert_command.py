@@ -1,4 +1,4 @@
-"""`cameraman`, `bench` and `convert` as a user meets them."""
+"""`shiftproof convert`, as a user meets it: files, reports, and errors in the words of the command line."""
 
 import importlib
 import json
@@ -13,8 +13,10 @@ import torch
 
 from shiftproof import convert
 from shiftproof.commands.main import main
+from shiftproof.conversion import ConversionError
 
 MINE = """
+import torch
 from torch import nn
 
 def make():
@@ -22,6 +24,30 @@ def make():
 
 network = make()
 number = 3
+
+class Grows(nn.Module):
+    def forward(self, x):
+        return nn.functional.interpolate(x, scale_factor=2)
+
+class Weighted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(1, 1, 64, 64))
+
+    def forward(self, x):
+        return x * self.weight
+
+def grows():
+    return nn.Sequential(make()[0], Grows())
+
+def weighted():
+    return nn.Sequential(Weighted(), make()[0])
+
+def flat():
+    return nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.Flatten(), nn.Linear(4 * 31 * 31, 2))
+
+def average():
+    return nn.Sequential(nn.AvgPool2d(2, ceil_mode=True))
 """
 
 
@@ -91,13 +117,17 @@ def test_convert_without_rich(mine: Path, capsys: pytest.CaptureFixture[str], mo
         (["mine_for_tests:number"], "makes a int, not a torch.nn.Module"),
         (["model.pt2"], "can be measured, not converted"),
         (["model.onnx"], "can be measured, not converted"),
-        (["mine_for_tests:make", "-o", "model.zip"], "must end in .pt2 or .onnx"),
+        (["mine_for_tests:make", "-o", "model.zip"], "`--out` (=model.zip) must end in .pt2 or .onnx"),
         (["mine_for_tests:make", "--weights", "missing.pt"], "missing.pt"),
         (["mine_for_tests:make", "--weights", "hostile.pt"], "no weights that can be read safely"),
         (["mine_for_tests:make", "--weights", "list.pt"], "must hold a state_dict"),
         (["mine_for_tests:make", "--weights", "other.pt"], "Missing key"),
         (["mine_for_tests:make", "--method", "gsh"], "Did you mean 'ghs'"),
-        (["mine_for_tests:make", "--padding", "mirror"], "must be one of"),
+        (["mine_for_tests:make", "--method", "gsh"], "`--method` (='gsh') must be one of"),
+        (["mine_for_tests:make", "--padding", "mirror"], "`--padding` (='mirror') must be one of"),
+        (["mine_for_tests:make", "--padding", "kep"], "Did you mean 'keep'?"),
+        (["mine_for_tests:make", "--size", "0"], "`--size` (=0) must be at least 1"),
+        (["mine_for_tests:make", "--size", "8", "8", "8"], "`--size` (=[8, 8, 8]) must have one entry per axis (2)"),
     ],
 )
 def test_convert_says_what_is_wrong(
@@ -115,3 +145,66 @@ def test_convert_says_what_is_wrong(
     assert error.startswith("shiftproof: ")
     assert message in error
     assert not Path("executed").exists()
+
+
+@pytest.mark.parametrize(
+    ("factory", "python", "arguments", "option"),
+    [
+        ("grows", {}, [], ("`strict=False`", "`--loose`")),
+        ("weighted", {}, [], ("`strict=False`", "`--loose`")),
+        ("flat", {}, [], ("`padding=None`", "`--padding keep`")),
+        ("flat", {"example": torch.rand(2, 3, 16, 16)}, ["--size", "16"], ("`example`", "`--size`")),
+        (
+            "average",
+            {"example": torch.rand(2, 3, 7, 7), "padding": None},
+            ["--size", "7", "--padding", "keep"],
+            ("`padding='circular'`", "`--padding circular`"),
+        ),
+    ],
+)
+def test_errors_name_what_the_user_can_type(
+    factory: str,
+    python: dict[str, Any],
+    arguments: list[str],
+    option: tuple[str, str],
+    mine: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One error, two spellings of the remedy: an argument in Python, an option on the command line."""
+    argument, spelled = option
+    model = getattr(importlib.import_module("mine_for_tests"), factory)()
+    with pytest.raises(ConversionError) as raised:
+        convert(model, **python)
+    assert argument in raised.value.remedy
+    assert argument in str(raised.value)
+    assert "`--" not in str(raised.value)
+    assert main(["convert", f"mine_for_tests:{factory}", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert spelled in error
+    assert not any(word in error for word in ("strict=", "padding=", "`example`"))
+
+
+@pytest.mark.parametrize("arguments", [["grows", "--loose"], ["weighted", "--loose"], ["flat", "--padding", "keep"]])
+def test_the_remedy_helps(arguments: list[str], mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    factory, *options = arguments
+    assert main(["convert", f"mine_for_tests:{factory}", *options, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["law"] == ("exact-invariant" if factory == "grows" else "none")
+    assert bool(report["not_converted"]) == ("--loose" in options)
+
+
+def test_a_timm_that_cannot_be_imported_says_what_to_reinstall(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What happens where torchvision was built for another torch than the one that is installed."""
+
+    def broken(name: str) -> Any:
+        raise RuntimeError("operator torchvision::nms does not exist")
+
+    monkeypatch.setattr("shiftproof.models.loading.importlib.import_module", broken)
+    assert main(["convert", "timm:resnet18"]) == 2
+    error = capsys.readouterr().err
+    assert "timm:resnet18: timm cannot be imported (operator torchvision::nms does not exist)" in error
+    assert f"built for the installed torch {torch.__version__}" in error
+    assert "`pip install --force-reinstall torch torchvision`" in error
+    assert "`module:factory`" in error

@@ -1,4 +1,4 @@
-"""The converter on networks that nobody thought of: the source again, the law, or an error that says where."""
+"""The converter on random networks: the original again, the law, or an error that says where."""
 
 import re
 
@@ -37,7 +37,7 @@ def converted(graph: Graph, method: str, padding: str | None) -> tuple[nn.Module
 @effort(40, 600)
 @given(graphs)
 def test_strided_conversion_is_the_source(graph: Graph) -> None:
-    """Strides moved behind norms and activations, nothing else changed: the same values, to rounding."""
+    """Strides moved after norms and activations, nothing else changed: the same values, to rounding."""
     model, new = converted(graph, "strided", None)
     if new is None:
         return
@@ -61,7 +61,7 @@ def test_converted_graphs_keep_their_law(graph: Graph, method: str) -> None:
     assert before == after if method.startswith("ghs") or method == "align" else before <= after
     report = conversion_report(new)
     with torch.no_grad():  # without its own padding a map became smaller; with a wrap it does not, and that is said
-        assert new(images(2)).shape == model(images(2)).shape or report.resized
+        assert new(images(2)).shape == model(images(2)).shape or report.size_changed
     if report.law == "exact-invariant":
         assert_shift_invariant(new, images(), batch_size=SIZE[0] * SIZE[1])
         tally.count(SECTION, "shifts compared, bit for bit", SIZE[0] * SIZE[1])
@@ -114,7 +114,7 @@ def test_a_norm_over_the_map_before_the_first_downsampling_is_named(norm: nn.Mod
         convert(model, example=images(2))
 
 
-def test_a_norm_over_a_single_value_stays_behind_the_downsampling() -> None:
+def test_a_norm_over_a_single_value_stays_after_the_downsampling() -> None:
     """Found by a graph: of a map of one value it seems to look at each position alone."""
     model = nn.Sequential(nn.Conv2d(2, 4, 1, stride=12), nn.GroupNorm(1, 4), nn.Flatten(), nn.Linear(4, 3))
     new = convert(model, "strided", padding=None, example=images(2))
@@ -125,8 +125,8 @@ def test_pooling_that_leaves_a_rest_is_reported() -> None:
     """Found by a graph: windows of 2 every 3 pixels leave the last ones out, where a method rounds up."""
     new = convert(nn.Sequential(nn.MaxPool2d(2, 3)), example=images(2))
     assert new(images()).shape[2:] == (4, 4)
-    assert "`0`" in conversion_report(new).resized[0]
-    with pytest.raises(ConversionError, match=r"larger where the source did not keep their size .`0`"):
+    assert "`0`" in conversion_report(new).size_changed[0]
+    with pytest.raises(ConversionError, match=r"larger now where the original layers did not keep their size .`0`"):
         convert(nn.Sequential(nn.MaxPool2d(2, 3), nn.Flatten(), nn.Linear(24, 3)), example=images(2))
 
 

@@ -339,6 +339,17 @@ def test_bands_are_made_once_and_forgotten_with_their_matrix() -> None:
     assert kept() is None
 
 
+@needs_library
+def test_the_library_is_loaded_unless_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six pointers and four numbers, as in native.c."""
+    monkeypatch.delenv("SHIFTPROOF_NATIVE", raising=False)
+    assert native._load().shiftproof_sample.argtypes == [ctypes.c_void_p] * 6 + [ctypes.c_int] * 4
+    monkeypatch.setenv("SHIFTPROOF_NATIVE", "1")
+    assert native._load() is not None
+    monkeypatch.setenv("SHIFTPROOF_NATIVE", "0")
+    assert native._load() is None
+
+
 def test_a_library_that_cannot_be_loaded_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(path: str) -> None:
         raise OSError("wrong ELF class")

@@ -246,6 +246,31 @@ def test_window_rule_prefers_the_larger_neighbourhood() -> None:
     assert select_pivot(x, ties="window").tolist() == [[5, 5]]
 
 
+def window_oracle(scores: Tensor) -> int:
+    """Of the maxima of one map those with the largest 3 x 3 sum, of these those with the largest 5 x 5 sum, the first."""
+    rows, columns = scores.shape
+    left = [divmod(i, columns) for i in range(scores.numel()) if scores.flatten()[i] == scores.max()]
+    for radius in (1, 2):
+        around = range(-radius, radius + 1)
+        sums = {
+            (r, c): sum(float(scores[(r + i) % rows, (c + j) % columns]) for i in around for j in around)
+            for r, c in left
+        }
+        left = [place for place in left if sums[place] == max(sums.values())]
+    return left[0][0] * columns + left[0][1]
+
+
+def test_window_rule_is_the_brute_force_oracle() -> None:
+    """On maps of few whole numbers, whose sums do not round: several samples, oblong and lopsided ones too."""
+    x = torch.randint(0, 3, (300, 2, 5, 7)).float()
+    x[:100, :, :, 3:] = 0
+    found = select_pivot(x, ties="window")
+    expected = [window_oracle(sample.amax(0)) for sample in x]
+    assert (found[:, 0] * 7 + found[:, 1]).tolist() == expected
+    half = select_pivot(x.half() * 1000, ties="window")  # whose sums are beyond the range of float16
+    assert torch.equal(half, found)
+
+
 def test_window_rule_cannot_decide_every_case() -> None:
     """Equal neighbourhoods, different maps: the window takes the first in memory and the law breaks."""
     x = torch.zeros(1, 1, 1, 16)
@@ -255,6 +280,16 @@ def test_window_rule_cannot_decide_every_case() -> None:
         circular_shift(m, -select_pivot(m, ties="window")) for m in (circular_shift(x, (0, s)) for s in range(16))
     ]
     assert not all(torch.equal(a, aligned[0]) for a in aligned)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_traced_ties_are_decided_alike() -> None:
+    """In a graph the exact rule is a branch, taken where a batch has a tie: as many merges as an exporter needs, or few."""
+    traced = torch.compile(select_pivot, backend="eager", fullgraph=True)
+    for x in (torch.rand(3, 2, 4, 6), (torch.rand(3, 2, 4, 6) * 2).round()):
+        aligned = circular_shift(x, -traced(x))
+        assert torch.equal(aligned, circular_shift(x, -select_pivot(x)))
+    torch.compiler.reset()
 
 
 def test_dense_rank() -> None:

@@ -29,7 +29,8 @@ from torch import nn
 
 from shiftproof.data import folders, formats, sources, store
 from shiftproof.experiments import records
-from shiftproof.models.loading import load_weights, save_model
+from shiftproof.models.export import save_model
+from shiftproof.models.loading import load_weights
 from shiftproof.models.predictor import load_predictor
 from shiftproof.safe_io import archives, pictures
 from shiftproof.training import checkpoint, config, journal, runs

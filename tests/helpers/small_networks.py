@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from shiftproof.models.loading import save_model
+from shiftproof.models.export import save_model
 
 FACTORY = """
 import torch

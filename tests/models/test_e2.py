@@ -248,7 +248,7 @@ def test_refusals() -> None:
     ]
     for name, choice in choices:
         (key,) = choice
-        with pytest.raises(ValueError, match=rf"`{key}` .* no choice that the network '{name}' has: leave it out"):
+        with pytest.raises(ValueError, match=rf"`{key}` .* is not an argument of the network '{name}': leave it out"):
             sp.create_model(name, **choice)
     for geometry, smallest in (("circular", 17), ("reference", 25)):
         model = network(geometry=geometry)

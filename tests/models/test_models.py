@@ -12,7 +12,7 @@ from helpers.laws import stir
 from shiftproof import create_model
 from shiftproof.invariance import assert_shift_invariant, same_bits, shift_error
 from shiftproof.layers import Downsample, GHS2d, create_downsample, methods
-from shiftproof.models import models, weights
+from shiftproof.models import models, pretrained
 from shiftproof.models.resnet import BasicBlock, Bottleneck
 
 PARAMETERS = {
@@ -139,7 +139,7 @@ def test_with_identity_branches_a_block_returns_twice_the_samples(share: bool) -
     x = 5 + torch.rand(4, 6, 8, 8)
     block = identity(BasicBlock(6, 6, 2, make, "circular", share))
     assert same_bits(block(x), 2 * GHS2d()(x))  # equal maps have equal pivots, shared or not
-    # a main branch that turns its map upside down has its pivot elsewhere
+    # a main branch that inverts its map has its pivot elsewhere
     block.conv1.weight.data = block.conv1.weight.data.flip(0)
     block.bn1.weight.data.mul_(-1)
     block.bn1.bias.data.fill_(12.0)
@@ -199,7 +199,7 @@ def test_imagenet_network_is_torchvisions(name: str) -> None:
     assert_shift_invariant(ghs, x[:1], shifts=8, batch_size=8)
 
 
-def test_align_turns_the_input_once() -> None:
+def test_align_rolls_the_input_once() -> None:
     model: Any = create_model("resnet20", "align", inner="lpf", taps=5)
     assert model.align is not None
     inside = [m for m in model.modules() if isinstance(m, Downsample)]
@@ -249,7 +249,7 @@ def test_bad_arguments(call: Any, message: str) -> None:
         call()
 
 
-@pytest.mark.parametrize("name", weights.available())
+@pytest.mark.parametrize("name", pretrained.available())
 def test_weights_that_come_with_the_package(name: str) -> None:
     """They fit their network, which knows something and keeps the law of its method."""
     network, _, rest = name.partition("-")
@@ -264,5 +264,5 @@ def test_weights_that_come_with_the_package(name: str) -> None:
 def test_weights_that_do_not_come_with_it() -> None:
     with pytest.raises(ValueError, match="no weights 'resnet56-ghs-cifar10' come with the package; there are"):
         create_model("resnet56", "ghs", weights="cifar10")
-    with pytest.raises(ValueError, match="do not fit the network"):
+    with pytest.raises(ValueError, match="do not fit this network"):
         create_model("resnet20", "ghs", 7, weights="cifar10")

@@ -46,6 +46,8 @@ WRONG: list[tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
     ("ndim", centroid_moments, (X,), {"ndim": 0}),
     ("x", max_centered_moments, (BYTES,), {}),
     ("x", find_pivot, (BYTES,), {}),
+    ("x", max_centered_moments, (X[0],), {}),
+    ("x", max_centered_moments, (X,), {"ndim": 1}),
     ("x", ghs2d, (BYTES,), {"selection": HERE}),
     ("anchor", ghs2d, (X,), {"anchor": "middle"}),
     ("stride", ghs2d, (X,), {"stride": 0}),

@@ -40,7 +40,7 @@ def test_converting_a_trained_network(capsys: pytest.CaptureFixture[str]) -> Non
     assert results["before"][1] < 1
     assert results["converted"][1] == results["fine-tuned"][1] == 1
     assert results["fine-tuned"][0] > results["converted"][0] + 0.3
-    assert "want fine-tuning" in capsys.readouterr().out
+    assert "Fine-tune before use" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("plot_*.py")), ids=lambda path: path.stem)

@@ -13,7 +13,7 @@ from torch import Tensor
 from shiftproof.app.sample_pictures import SAMPLES, match_channels, sample
 from shiftproof.data.sets import load_dataset
 from shiftproof.evaluation.classifier import Classifier, pixels
-from shiftproof.models import weights
+from shiftproof.models import pretrained
 from shiftproof.safe_io.pictures import fit
 from shiftproof.training.runs import open_weights, read_config, read_result
 
@@ -54,8 +54,8 @@ class Library:
 def find_networks(runs: Sequence[Path]) -> Library:
     """The networks in the package, then those of finished runs. Each of `runs` is a run or a folder of runs."""
     library = Library()
-    for name in sorted(weights.available(), key=_rank):
-        with resources.as_file(resources.files(weights).joinpath(f"{name}.safetensors")) as path:
+    for name in sorted(pretrained.available(), key=_rank):
+        with resources.as_file(pretrained.FOLDER.joinpath(f"{name}.safetensors")) as path:
             _load(library, path, _method(name), data=name.rpartition("-")[2])
     for folder in _runs(runs):
         try:

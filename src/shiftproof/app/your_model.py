@@ -22,7 +22,7 @@ from shiftproof.invariance import Shift
 from shiftproof.measurement.kind_result import KindResult
 from shiftproof.measurement.measure import measure
 from shiftproof.measurement.result import Measurement
-from shiftproof.models.loading import FORMATS
+from shiftproof.models.export import FORMATS
 from shiftproof.models.predictor import Predictor, load_predictor
 from shiftproof.reports import html_page
 from shiftproof.safe_io.pictures import fit

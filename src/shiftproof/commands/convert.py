@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+
+from shiftproof import checks
+from shiftproof.commands.shared import wide_console
 
 HELP = "Make a network shift-proof: print what was replaced, write it to a file."
 EXAMPLES = ("timm:resnet18 -o model.pt2", "mynet:make --weights w.safetensors --size 64 -o model.onnx")
+# how this command spells the arguments that the converter's errors name
+_WORDS = {
+    "`strict=False`": "`--loose`",
+    "`padding=None`": "`--padding keep`",
+    "`padding='circular'`": "`--padding circular`",
+    "`example`": "`--size`",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="module:factory of the network, or timm:NAME")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="a state_dict, as .safetensors or .pt")
     parser.add_argument("--method", default="ghs", help="the downsampling method, by name")
-    parser.add_argument("--padding", default="circular", help="circular, reflect, replicate, zeros, or keep")
+    parser.add_argument(
+        "--padding", default="circular", help="circular, reflect, replicate or zeros; keep leaves it as it is"
+    )
     parser.add_argument("--size", type=int, nargs="+", metavar="PIXELS", help="of the inputs: one number, or two")
     parser.add_argument("--loose", action="store_true", help="convert what can be converted and list the rest")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="model.pt2 or model.onnx")
@@ -22,15 +35,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    from shiftproof.models import loading
+    from shiftproof.conversion import ConversionError, conversion_report, convert
+    from shiftproof.conversion.example import input_layout, random_inputs
+    from shiftproof.layers import methods
+    from shiftproof.maps.padding import BORDERS
+    from shiftproof.models.export import FORMATS, save_model
+    from shiftproof.models.loading import load_model
 
-    return loading.run(
-        options.source,
-        options.weights,
-        options.method,
-        options.padding,
-        options.size,
-        options.loose,
-        options.out,
-        options.json,
-    )
+    method = checks.choice("--method", options.method, methods())
+    padding = checks.choice("--padding", options.padding, (*BORDERS, "keep"))
+    out: Path | None = options.out
+    if out is not None and out.suffix not in FORMATS:
+        raise ValueError(f"`--out` (={out}) must end in {' or '.join(FORMATS)}.")
+    model = load_model(options.source, options.weights)
+    example = None
+    if options.size is not None:
+        size = options.size[0] if len(options.size) == 1 else options.size
+        example = random_inputs(model, checks.per_axis("--size", size, input_layout(model)[1]))
+    try:
+        new = convert(model, method, None if padding == "keep" else padding, example=example, strict=not options.loose)
+    except ConversionError as error:
+        raise error.reworded(_WORDS) from error
+    report = conversion_report(new)
+    sizes = report.example[2:]
+    if out is not None:
+        save_model(new, random_inputs(model, sizes), out)
+    if options.json:
+        about = {"source": options.source, "file": None if out is None else str(out)}
+        print(json.dumps(report.to_dict() | about, indent=2))
+        return 0
+    try:
+        wide_console().print(report.table())
+    except ModuleNotFoundError:  # without rich
+        print(report)
+    if out is not None:
+        print(f"wrote {out}, for inputs of size {' x '.join(map(str, sizes))}")
+    return 0

@@ -1,7 +1,7 @@
-"""The converter: a network from elsewhere, rebuilt with a downsampling method of choice."""
+"""The converter: an existing network, rebuilt with another downsampling method."""
 
-from shiftproof.conversion.capture import ConversionError
 from shiftproof.conversion.converter import conversion_report, convert
+from shiftproof.conversion.error import ConversionError
 from shiftproof.conversion.report import ConversionReport
 
 __all__ = ["ConversionError", "ConversionReport", "conversion_report", "convert"]

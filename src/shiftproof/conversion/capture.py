@@ -1,4 +1,4 @@
-"""The graph of a network, traced so that `train()` and `eval()` keep their meaning."""
+"""The graph of a network, recorded so that `train()` and `eval()` keep their meaning."""
 
 from __future__ import annotations
 
@@ -12,43 +12,40 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
+from shiftproof.conversion.error import ConversionError
 from shiftproof.layers import Downsample
 
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm)
-
-
-class ConversionError(ValueError):
-    """The network cannot be converted; the message says where, why, and what to do."""
-
-    module: str = ""  # the innermost module that could not be traced
+_POOLS = ("MaxPool", "AvgPool", "LPPool", "Upsample", "Unpool", "PixelUnshuffle")
+_FLAG = "shiftproof_training"
 
 
 class TrainingFlag(nn.Module):
-    """Says whether the network is in training mode, to functions that want to know."""
+    """Returns whether the network is in training mode, for functions such as dropout that take it as an argument."""
 
     def forward(self) -> bool:
         """`training`."""
         return self.training
 
 
-class _Asked:
-    """Stands in for `module.training` while tracing, and notes who decides by it."""
+class _TrainingProbe:
+    """Stands in for `module.training` during tracing and notes which modules branch on it."""
 
     def __init__(self, tracer: _Tracer, name: str) -> None:
         self.tracer, self.name = tracer, name
 
     def __bool__(self) -> bool:
-        self.tracer.asked.add(self.name)
-        return self.tracer.mode
+        self.tracer.branching.add(self.name)
+        return self.tracer.training
 
 
 class _Tracer(fx.Tracer):
-    """Torch's tracer; it looks into every module but norms, our own layers, and those named as `opaque`."""
+    """Torch's tracer; it looks into every module but norms, convolutions, our layers, and those named as `opaque`."""
 
-    def __init__(self, opaque: set[str], mode: bool) -> None:
+    def __init__(self, opaque: set[str], training: bool) -> None:
         super().__init__()
-        self.opaque, self.mode = opaque, mode
-        self.asked: set[str] = set()
+        self.opaque, self.training = opaque, training
+        self.branching: set[str] = set()
         self.path: list[str] = []
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
@@ -61,89 +58,78 @@ class _Tracer(fx.Tracer):
     def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self.path.append(self.path_of_module(m))
         out = super().call_module(m, forward, args, kwargs)
-        self.path.pop()  # stays where an exception was raised, for the message
+        self.path.pop()  # not reached after an exception: the error names the path
         return out
 
     def create_arg(self, a: Any) -> Any:
-        if isinstance(a, _Asked):  # handed to a function such as dropout: ask when the network runs
-            return self.create_node("call_module", FLAG, (), {})
+        if isinstance(a, _TrainingProbe):  # passed to a function such as dropout: look it up when the network runs
+            return self.create_node("call_module", _FLAG, (), {})
         return super().create_arg(a)
 
 
-FLAG = "shiftproof_training"
+def trace(model: nn.Module) -> tuple[fx.GraphModule, list[str]]:
+    """The graph of a copy of `model` in evaluation mode, with all its parameters, and the modules it could not trace.
 
-
-def trace(model: nn.Module) -> fx.GraphModule:
-    """The graph of a copy of `model`, with all its parameters under their names; the model is left untouched.
-
-    Modules whose path depends on the training mode stay whole where they contain nothing to convert (dropout,
-    stochastic depth); others are refused unless both paths are the same. A module that cannot be traced stays whole
-    if it has no stride, and is named in `meta["untraced"]`.
+    A module whose path depends on the training mode stays in one piece if it contains nothing to convert (dropout,
+    stochastic depth); otherwise both paths must be the same. A module that cannot be traced stays in one piece if it
+    has no stride; otherwise it is an error.
     """
     twin = copy.deepcopy(model)
-    modes = {name: m.training for name, m in twin.named_modules()}
     opaque: set[str] = set()
-    whole: set[str] = set()  # left untraced because they could not be
+    untraceable: set[str] = set()
     while True:
         try:
-            graph, asked = _trace_once(twin, opaque | whole, mode=False)
+            graph, branching = _trace_once(twin, opaque | untraceable, training=False)
         except ConversionError as error:
-            if not error.module or _strided(twin.get_submodule(error.module)):
+            if not error.module or _has_stride(twin.get_submodule(error.module)):
                 raise
-            whole.add(error.module)
+            untraceable.add(error.module)
             continue
-        small = {name for name in asked - opaque if name and not _convertible(twin.get_submodule(name))}
-        if not small:
+        found = {name for name in branching - opaque if name and not _convertible(twin.get_submodule(name))}
+        if not found:
             break
-        opaque |= small
-    if asked:
-        other, _ = _trace_once(twin, opaque | whole, mode=True)
-        if _text(other) != _text(graph):
-            names = ", ".join(f"`{name or 'the model'}`" for name in sorted(asked))
+        opaque |= found
+    if branching:
+        other, _ = _trace_once(twin, opaque | untraceable, training=True)
+        if [n.format_node() for n in other.nodes] != [n.format_node() for n in graph.nodes]:
+            names = ", ".join(f"`{name or 'the model'}`" for name in sorted(branching))
             raise ConversionError(
-                f"while tracing: {names} takes another path in training than in evaluation. Split it into modules "
-                f"of which the one that decides contains no convolution or pooling."
+                f"while tracing: {names} does something else in training than in evaluation.",
+                "Move the code that depends on `training` into a module without convolutions and poolings.",
             )
-    for name, m in twin.named_modules():
-        m.training = modes.get(name, model.training)
-    if any(node.target == FLAG for node in graph.nodes):
-        twin.add_module(FLAG, TrainingFlag())
+    if any(node.target == _FLAG for node in graph.nodes):
+        twin.add_module(_FLAG, TrainingFlag())
     traced = fx.GraphModule(twin, graph, class_name=type(model).__name__)
     traced._tracer_cls = None  # unpickling traces again, with a tracer of its own
-    traced.meta["untraced"] = sorted(whole)
-    _keep_unused(twin, traced)
-    traced.train(model.training)
-    for name, m in traced.named_modules():
-        m.training = modes.get(name, model.training)
-    return traced
+    _keep_unused_tensors(twin, traced)
+    return traced.eval(), sorted(untraceable)
 
 
-def _trace_once(model: nn.Module, opaque: set[str], mode: bool) -> tuple[fx.Graph, set[str]]:
-    tracer = _Tracer(opaque, mode)
+def _trace_once(model: nn.Module, opaque: set[str], training: bool) -> tuple[fx.Graph, set[str]]:
+    """The graph, and the modules that branch on the training mode."""
+    tracer = _Tracer(opaque, training)
     for name, m in model.named_modules():
-        m.__dict__["training"] = _Asked(tracer, name)
+        m.training = _TrainingProbe(tracer, name)
     _, *rest = inspect.signature(model.forward).parameters.values()
     defaults = {p.name: p.default for p in rest if p.default is not p.empty}
     try:
         graph = tracer.trace(model, concrete_args=defaults or None)
     except Exception as error:
-        where = (
-            f"`{tracer.path[-1]}` ({type(model.get_submodule(tracer.path[-1])).__name__})"
-            if tracer.path
-            else (f"the forward pass of {type(model).__name__}")
-        )
-        refusal = ConversionError(
-            f"while tracing {where}: {error}. torch.fx follows tensors, not Python decisions about their values or "
-            f"sizes: rewrite that part without them, or convert the modules inside it one by one."
-        )
-        refusal.module = tracer.path[-1] if tracer.path else ""
-        raise refusal from error
-    _one_input(graph)
-    return graph, tracer.asked
+        path = tracer.path[-1] if tracer.path else ""
+        kind = type(model.get_submodule(path)).__name__
+        raise ConversionError(
+            f"while tracing {f'`{path}` ({kind})' if path else f'the forward pass of {kind}'}: {error}.",
+            "The converter records the operations once for all inputs, so no `if`, loop or Python number may depend on "
+            "the values or the shape of a tensor there. Use tensor operations such as `torch.where` instead, or "
+            "convert the modules inside it one by one.",
+            module=path,
+        ) from error
+    _remove_default_arguments(graph)
+    return graph, tracer.branching
 
 
-def _one_input(graph: fx.Graph) -> None:
-    """Remove the placeholders of arguments that keep their defaults, and torch's assertions that they do."""
+def _remove_default_arguments(graph: fx.Graph) -> None:
+    """Remove the inputs that keep their defaults, and torch's assertions that they do."""
     _, *rest = [node for node in graph.nodes if node.op == "placeholder"]
     for node in rest:
         doomed = [node]
@@ -154,25 +140,19 @@ def _one_input(graph: fx.Graph) -> None:
     graph.set_codegen(fx.graph.CodeGen())
 
 
-def _text(graph: fx.Graph) -> list[str]:
-    return [node.format_node() or "" for node in graph.nodes]
-
-
 def _convertible(module: nn.Module) -> bool:
     """Whether a module contains something that the converter might have to change."""
-    pools = ("MaxPool", "AvgPool", "LPPool", "Upsample", "Unpool", "PixelUnshuffle")
-    return any(
-        isinstance(m, _ConvNd) or type(m).__name__.startswith(pools) for m in module.modules() if m is not module
-    )
+    inside = (m for m in module.modules() if m is not module)
+    return any(isinstance(m, _ConvNd) or type(m).__name__.startswith(_POOLS) for m in inside)
 
 
-def _strided(module: nn.Module) -> bool:
-    """Whether a module contains something with a stride."""
+def _has_stride(module: nn.Module) -> bool:
+    """Whether a module contains something with a stride above 1."""
     strides = (getattr(m, "stride", 1) for m in module.modules())
     return any(s > 1 for stride in strides for s in (stride if isinstance(stride, tuple) else (stride,)))
 
 
-def _keep_unused(source: nn.Module, target: nn.Module) -> None:
+def _keep_unused_tensors(source: nn.Module, target: nn.Module) -> None:
     """Give `target` the parameters and buffers that its graph does not use, so that the keys stay the same."""
     have = set(target.state_dict())
     for name, value in source.state_dict(keep_vars=True).items():
@@ -190,20 +170,42 @@ def _keep_unused(source: nn.Module, target: nn.Module) -> None:
             parent.register_buffer(last, value)
 
 
-def run(traced: fx.GraphModule, x: Tensor) -> dict[fx.Node, Any]:
-    """What every node gives for the input `x`."""
+def copy_before_in_place(traced: fx.GraphModule, x: Tensor) -> None:
+    """Let an operation that changes a map in place work on a copy if other nodes read that map too.
+
+    Otherwise a reader that the converter moves down would see the changed map.
+    """
+    order = {node: i for i, node in enumerate(traced.graph.nodes)}
+    found: list[tuple[fx.Node, fx.Node]] = []
+
+    class Watcher(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            before = {i: v._version for i in n.all_input_nodes if isinstance(v := self.env[i], Tensor)}
+            out = super().run_node(n)
+            found.extend((n, i) for i, version in before.items() if self.env[i]._version > version and len(i.users) > 1)
+            return out
+
+    with torch.no_grad():
+        Watcher(traced).run(x.clone())
+    for node, changed in found:
+        for user in [user for user in changed.users if order.get(user, 0) > order[node]]:
+            user.replace_input_with(changed, node)  # it comes later and reads the changed map
+        with traced.graph.inserting_before(node):
+            node.replace_input_with(changed, traced.graph.call_method("clone", (changed,)))
+    traced.recompile()
+
+
+def node_values(traced: fx.GraphModule, x: Tensor) -> dict[fx.Node, Any]:
+    """What every node returns for the input `x`."""
     values: dict[fx.Node, Any] = {}
 
     class Recorder(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
             out = super().run_node(n)
-            values[n] = fx.node.map_aggregate(out, _copied)  # an operation in place would change it later
+            # a copy, because an in-place operation would change it later
+            values[n] = fx.node.map_aggregate(out, lambda v: v.clone() if isinstance(v, Tensor) else v)
             return out
 
     with torch.no_grad():
         Recorder(traced).run(x)
     return values
-
-
-def _copied(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value

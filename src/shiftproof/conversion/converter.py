@@ -1,28 +1,25 @@
-"""Make a network shift-proof with one call.
-
-The steps: trace the network, find its sites (operations with a stride), group those whose maps meet again, rebuild
-each at stride 1 with a downsampling layer behind the norm and activation that follow, set the padding, check.
-"""
+"""Make a network shift-proof with one call; `README.md` beside this file walks through the steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn.modules.conv import _ConvNd
 from torch.utils.flop_counter import FlopCounterMode
 
 from shiftproof import checks
-from shiftproof.conversion.capture import ConversionError, run, trace
+from shiftproof.conversion.capture import copy_before_in_place, node_values, trace
+from shiftproof.conversion.error import ConversionError, listed
+from shiftproof.conversion.example import find_inputs
+from shiftproof.conversion.plan import Plan, make_plan
 from shiftproof.conversion.report import ConversionReport
-from shiftproof.conversion.rewrite import rewrite
+from shiftproof.conversion.rewrite import Changes, rewrite
 from shiftproof.conversion.verify import verify
 from shiftproof.layers import Downsample, create_downsample
 from shiftproof.maps.padding import BORDERS
-
-_SIZES = (64, 224, 32, 28, 128)  # tried in turn where the caller gives no example
 
 
 def convert(
@@ -36,20 +33,25 @@ def convert(
 ) -> nn.Module:
     """A new network with the parameters of `model` that downsamples by `method`; `model` is left untouched.
 
-    * with `ghs` and circular padding the new network is exactly invariant: in evaluation mode every circular shift of
-      the input gives the same bits; conversion checks it on an example, stage by stage and as a whole;
-    * `state_dict` has the same keys for methods without parameters, others only add keys: weights load before or after;
-    * `method="strided", padding=None` gives the source network to rounding.
+    * With `ghs` and circular padding the new network is exactly invariant: in evaluation mode every circular shift of
+      the input gives the same bits. The conversion checks this on an example, stage by stage and as a whole.
+    * `state_dict` has the same keys for methods without parameters; other methods only add keys. So weights can be
+      loaded before or after the conversion.
+    * `method="strided", padding=None` gives the original network, up to rounding.
 
-    Every convolution or pooling with a stride is done at stride 1, and the method makes its output smaller behind the
-    norm and activation that follow (before a 1 x 1 convolution without activation, as in a shortcut). Maps that meet
-    again share one selection. `padding` is set on every convolution and pooling, with as much of it as keeps the size
-    of the map; None leaves it as it is, and then no law is promised.
+    Every convolution or pooling with a stride runs at stride 1. The method downsamples its output after the norm and
+    activation that follow, or its input if it is a 1 x 1 convolution without activation, as in a shortcut. Maps that
+    meet again share one selection. Fine-tune before use: the weights were trained without the new layers.
 
-    `example` is a batch of inputs (B, C, H, W); without it sizes are tried until one fits. What cannot be traced or
-    made exact is a `ConversionError` that says where and what to do; with `strict=False` it is left and listed in
-    `conversion_report(model)`. `options` are those of the method. The weights were trained without the new layers and
-    want fine-tuning.
+    Args:
+        model: any network that torch.fx can trace.
+        method: a name of `methods()`, or a class or function that makes the layer.
+        padding: the mode for every convolution and pooling, which then keep the size of the map. None leaves them
+            as they are; nothing is guaranteed then.
+        example: a batch of inputs (B, C, H, W). By default several sizes are tried until one fits.
+        strict: raise a `ConversionError`, which says where and what to do, if something cannot be converted or made
+            exact. If False, leave it as it is and list it in `conversion_report(model)`.
+        options: the options of the method.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     >>> net = convert(net, "ghs").eval()
@@ -59,44 +61,55 @@ def convert(
     """
     if padding is not None:
         checks.choice("padding", padding, BORDERS)
-    create_downsample(method, 1, 2, padding or "zeros", **options)  # wrong names and options are refused at once
-    traced = trace(model)
-    modes = {name: m.training for name, m in traced.named_modules()}
-    traced.eval()
-    x, values = _example(traced, model, example)
 
     def make(channels: int, stride: tuple[int, ...]) -> Downsample:
-        return create_downsample(method, channels, stride, padding or "zeros", x.dim() - 2, **options)
+        return create_downsample(method, channels, stride, padding or "zeros", len(stride), **options)
 
-    front, layer = make(x.shape[1], (2,) * (x.dim() - 2)).split()
-    name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
-    law = "exact-invariant" if front is not None else layer.law if padding == "circular" else "none"
-    report = ConversionReport(name, padding, law, flops_before=_flops(traced, x), example=list(x.shape))
-    if front is None or not layer.in_convolution:
-        rewrite(traced, values, lambda *a: make(*a).split()[1], padding, strict, report)
-    else:
-        report.notes.append("The network behind the alignment is left as it is, its padding too.")
+    with _own_random_numbers(model):
+        make(1, (2, 2))  # refuses a wrong method or option before anything else happens
+        traced, untraced = trace(model)
+        x = find_inputs(traced, model, example)
+        copy_before_in_place(traced, x)
+        values = node_values(traced, x)
+        front, layer = make(x.shape[1], (2,) * (x.dim() - 2)).split()
+        flops_before = _flops(traced, x)
+        keep_strides = front is not None and layer.in_convolution
+        plan = None if keep_strides else _checked_plan(make_plan(traced, values), strict)
+    # the new layers take their initial parameters, if any, from the user's random numbers, like any other layer
+    changes = Changes() if plan is None else rewrite(traced, values, plan, lambda *a: make(*a).split()[1], padding)
     if front is not None:
-        _insert(traced, front)
+        _insert_after_input(traced, front)
     traced.graph.lint()
     traced.recompile()
-    try:
-        report.flops_after = _flops(traced, x)
-    except RuntimeError as error:
-        changed = f" ({', '.join(report.resized)})" if report.resized else ""
+    law = "exact-invariant" if front is not None else layer.law if padding == "circular" else "none"
+    with _own_random_numbers(model):
+        flops_after = _flops_after(traced, x, changes)
+        broken = verify(traced, x, law, aligned=front is not None)
+    if broken and strict:
         raise ConversionError(
-            f"the converted network does not run: {error}. Its maps are larger where the source did not keep their "
-            f"size{changed}; a head that flattens maps was made for the old size: give those layers a padding that "
-            f"keeps the size, or the network a pooling before its head."
-        ) from error
-    verify(traced, x, report, strict, aligned=front is not None)
-    for path in traced.meta.pop("untraced"):
-        report.notes.append(f"`{path}` could not be traced and is left as it is, padding included.")
-    report.notes.append("The weights were trained without these layers: they want fine-tuning.")
+            f"the converted network would not be {law}:\n{listed(broken)}",
+            "To convert it all the same, with these points in the report, pass `strict=False`.",
+        )
+    notes = [] if plan else ["The network after the alignment is left as it is, including its padding."]
+    notes += [f"`{path}` could not be traced and is left as it is, including its padding." for path in untraced]
+    report = ConversionReport(
+        method=method if isinstance(method, str) else getattr(method, "__name__", str(method)),
+        padding=padding,
+        law="none" if broken else law,
+        replaced=changes.replaced,
+        padding_changed=changes.padding_changed,
+        size_changed=changes.size_changed,
+        not_converted=[*(plan.problems if plan else []), *broken],
+        notes=[*notes, "Fine-tune before use: the weights were trained without these layers."],
+        flops_before=flops_before,
+        flops_after=flops_after,
+        example=list(x.shape),
+    )
     traced.meta["shiftproof"] = report  # survives copying
-    vars(traced)["shiftproof_report"] = report  # survives pickling
-    for path, module in traced.named_modules():
-        module.training = modes.get(path, model.training)
+    traced.shiftproof_report = report  # type: ignore[assignment]  # survives pickling
+    modes = {path: m.training for path, m in model.named_modules()}
+    for path, m in traced.named_modules():
+        m.training = modes.get(path, model.training)
     return traced
 
 
@@ -108,32 +121,31 @@ def conversion_report(model: nn.Module) -> ConversionReport:
     return report
 
 
-def _example(traced: fx.GraphModule, model: nn.Module, example: Tensor | None) -> tuple[Tensor, dict[fx.Node, Any]]:
-    """Inputs that the network accepts, and what each of its nodes gives for them."""
-    if example is not None:
-        checks.floating("example", example)
-        if example.dim() < 3:
-            raise ValueError(f"`example` (shape {tuple(example.shape)}) must be a batch of inputs (B, C, H, W).")
-        return example, run(traced, example)
-    first = next((m for m in model.modules() if isinstance(m, _ConvNd)), None)
-    channels, ndim = (3, 2) if first is None else (first.in_channels, len(first.kernel_size))
-    parameter = next(model.parameters(), torch.empty(0))
-    errors = []
-    for size in _SIZES:
-        generator = torch.Generator().manual_seed(0)
-        x = torch.rand(2, channels, *[size] * ndim, generator=generator).to(parameter)
-        try:
-            return x, run(traced, x)
-        except Exception as error:
-            errors.append(f"{size}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
-    raise ConversionError(
-        f"the network accepts no input of shape (2, {channels}, size..) with size {'; '.join(errors)}. "
-        f"Give it one that fits as `example`."
-    )
+@contextmanager
+def _own_random_numbers(model: nn.Module) -> Iterator[None]:
+    """Draw the same random numbers in every call, and none of the user's."""
+    with torch.random.fork_rng(devices={p.device for p in model.parameters() if p.is_cuda}):
+        torch.default_generator.manual_seed(0)
+        yield
 
 
-def _insert(traced: fx.GraphModule, front: nn.Module) -> None:
-    """Put a layer right behind the input."""
+def _checked_plan(plan: Plan, strict: bool) -> Plan:
+    """The plan, if it can be carried out."""
+    if plan.problems and strict:
+        raise ConversionError(
+            f"cannot convert the whole network:\n{listed(plan.problems)}",
+            "To convert the rest and list these points in the report, pass `strict=False`.",
+        )
+    if not plan.groups:
+        raise ConversionError(
+            f"nothing could be converted:\n{listed(plan.problems)}"
+            if plan.problems
+            else "nothing to convert: the network has no convolution or pooling with a stride above 1."
+        )
+    return plan
+
+
+def _insert_after_input(traced: fx.GraphModule, front: nn.Module) -> None:
     traced.add_submodule("align", front)
     entry = next(node for node in traced.graph.nodes if node.op == "placeholder")
     with traced.graph.inserting_after(entry):
@@ -146,3 +158,16 @@ def _flops(traced: fx.GraphModule, x: Tensor) -> int:
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         traced(x)
     return int(counter.get_total_flops() // x.shape[0])
+
+
+def _flops_after(traced: fx.GraphModule, x: Tensor, changes: Changes) -> int:
+    try:
+        return _flops(traced, x)
+    except RuntimeError as error:
+        names = f" ({', '.join(changes.size_changed)})" if changes.size_changed else ""
+        raise ConversionError(
+            f"the converted network does not run: {error}. Maps are larger now where the original layers did not keep "
+            f"their size{names}, and a head that flattens them fits the old size only.",
+            "Give those layers a padding that keeps the size, or the network a pooling before its head; or pass "
+            "`padding=None`, which keeps all sizes but guarantees nothing.",
+        ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -71,8 +72,7 @@ def _equivariance_error(before: Tensor, after: Tensor, shift: Shift, sizes: Sequ
     """The change that is left after the best of the admissible shifts of the output, over all images."""
     choices = []
     for d, m, n in zip(shift, sizes, before.shape[2:]):
-        exact = d * n / m
-        choices.append(sorted({int(exact // 1), int(-(-exact // 1))}))
+        choices.append(sorted({math.floor(d * n / m), math.ceil(d * n / m)}))
     axes = tuple(range(2, before.dim()))
     errors = [
         difference(torch.roll(before, candidate, axes), after).flatten(1).amax(1)  # (B,)

@@ -1,8 +1,8 @@
 """The rotation-equivariant network for MNIST-rot (Weiler and Cesa 2019, C16-regular E2SFCNN), on top of `e2cnn`.
 
-A map is a stack of regular fields: 16 channels each, one per rotation by 22.5 degrees. A rotation of the image turns
+A map is a stack of regular fields: 16 channels each, one per rotation by 22.5 degrees. A rotation of the image rotates
 the map and permutes the channels inside every field. Block: convolution, inner batch norm, **downsample** (blocks 2 and
-4), ELU. This is the only module that imports `e2cnn`, so import it only to make the network.
+4), ELU. Only this module imports `e2cnn`: import it only to build the network.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DROPOUT = 0.3
 
 
 def quarter_turns(x: Tensor, fields: FieldType, turns: int) -> Tensor:
-    """Maps (B, C, H, W) rotated by `turns` times 90 degrees: pixels turn counter-clockwise, channels are permuted.
+    """Maps (B, C, H, W) rotated by `turns` times 90 degrees: pixels move counter-clockwise, channels are permuted.
 
     The same as `GeometricTensor.transform`, but in the dtype of `x`. For permutation representations.
     """
@@ -45,12 +45,12 @@ def quarter_turns(x: Tensor, fields: FieldType, turns: int) -> Tensor:
 
 
 def elu(x: Tensor) -> Tensor:
-    """x where it is positive, e^x - 1 elsewhere; rounds alike at every position, which torch's own does not."""
+    """x where it is positive, e^x - 1 elsewhere; rounds alike at every position, unlike torch's own."""
     return torch.where(x > 0, x, x.clamp(max=0).expm1())
 
 
 class SteerableConv(nn.Module):
-    """e2cnn's convolution between fields of one type each, without its bias, which the batch norm behind it undoes.
+    """e2cnn's convolution between fields of one type each, without its bias, which the batch norm after it would undo.
 
     A filter is a sum over e2cnn's basis, one coefficient per element and pair of fields; it is built in every call, so
     a checkpoint holds the coefficients only. They start from He's initialisation, generalised to fields as in
@@ -96,12 +96,12 @@ class SteerableConv(nn.Module):
 
 
 class FieldDownsample(EquivariantModule):  # type: ignore[misc]
-    """A downsampling layer on fields: what it selects is one for all channels.
+    """A downsampling layer on fields, with one selection for all channels.
 
-    With `ghs` that is the position of the maximum over all channels, which no permutation of channels changes:
+    With `ghs` it is the position of the maximum over all channels, which does not change if channels are permuted:
 
-    * rotations by 90 degrees commute with it, to rounding, on maps of odd size with one maximum and the centre anchor;
-    * on even sizes no pixel is the centre, and the corner anchor is not one either: there they do not.
+    * rotations by 90 degrees commute with it, up to rounding, on maps of odd size with one maximum and a centre anchor;
+    * they do not on even sizes, where no pixel is the centre, or with a corner anchor.
 
     Shape: (B, C, H, W) -> (B, C, ceil(H/stride), ceil(W/stride)), fields of the same type.
     """
@@ -111,14 +111,14 @@ class FieldDownsample(EquivariantModule):  # type: ignore[misc]
         for kind in in_type.representations:
             if "pointwise" not in kind.supported_nonlinearities:
                 raise ValueError(
-                    f"`in_type` holds fields of type {kind.name!r}, whose channels rotations do not permute: a maximum "
-                    f"over channels means nothing there. Use regular, quotient or trivial fields."
+                    f"`in_type` holds fields of type {kind.name!r}, whose channels are not permuted by rotations: a "
+                    f"maximum over channels has no meaning there. Use regular, quotient or trivial fields."
                 )
         self.layer = layer
         self.in_type = self.out_type = in_type
 
     def forward(self, x: GeometricTensor) -> GeometricTensor:
-        """The fields, made smaller."""
+        """The fields, downsampled."""
         return GeometricTensor(self.layer(x.tensor), self.out_type)
 
     def evaluate_output_shape(self, input_shape: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
@@ -170,15 +170,15 @@ class E2Block(nn.Module):
 class E2SFCNN(nn.Module):
     """The network; `make(channels, stride)` gives its downsampling layers, `width` scales the number of fields.
 
-    `geometry="reference"` is the original (paddings 0, 3, 3, 3, 3, 0 with zeros), without a law for shifts;
+    `geometry="reference"` is the original (paddings 0, 3, 3, 3, 3, 0 with zeros), without a guarantee for shifts;
     `"circular"` wraps around and keeps the size in every convolution. At the end the maximum over rotations, then over
     positions, then two layers of 96 and the classifier, with dropout 0.3 before each.
 
     * `ghs`, circular, evaluation mode: logits are equal for every circular shift, bit for bit on the CPU;
-    * `ghs`, either geometry, evaluation mode: a rotation of the image by 90 degrees leaves the logits alone, to
-      rounding, where the maps that are pooled have odd sizes: images of 29 x 29 (29 and 15, reference 21 and 11);
-      circular also on even sizes, where a turn about the pivot is a turn about the centre and a shift, which nothing
-      behind it notices.
+    * `ghs`, either geometry, evaluation mode: a rotation of the image by 90 degrees keeps the logits, up to
+      rounding, if the maps that are pooled have odd sizes: images of 29 x 29 (29 and 15, reference 21 and 11);
+      circular also on even sizes, where a rotation about the pivot is one about the centre and a shift, which does not
+      change what follows.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class E2SFCNN(nn.Module):
         self.blocks = nn.ModuleList()
         for i, (kernel, count, around) in enumerate(zip(KERNELS, FIELDS, PADDINGS)):
             border = "zeros"
-            if geometry == "circular":  # behind the pooling too: GHS puts the pivot into the centre, not the digit
+            if geometry == "circular":  # after the pooling too: GHS centres the pivot, not the digit
                 around, border = kernel // 2, "circular"
             outputs = FieldType(space, [space.regular_repr] * max(1, round(width * count)))
             layer = make(outputs.size, 2).split()[1] if i in POOLED else None
@@ -229,13 +229,13 @@ class E2SFCNN(nn.Module):
         if x.shape[1] != self.in_type.size or min(x.shape[2:]) < self.smallest:
             raise ValueError(
                 f"`x` (shape {tuple(x.shape)}) must have {self.in_type.size} channels and at least {self.smallest} x "
-                f"{self.smallest} pixels: this network was made for such images, in geometry {self.geometry!r}."
+                f"{self.smallest} pixels: this is what the network was built for, in geometry {self.geometry!r}."
             )
         if self.align is not None:
             x = self.align(x)
         fields = GeometricTensor(x, self.in_type)
         for block in self.blocks:
             fields = block(fields)
-        # the maximum over rotations (group pooling) and over positions; ELU, which is monotonous, may come before it
+        # the maximum over rotations (group pooling) and over positions; ELU is monotonic and may come before it
         out: Tensor = self.head(fields.tensor.unflatten(1, (-1, ROTATIONS)).amax((2, 3, 4)))
         return out

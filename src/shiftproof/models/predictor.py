@@ -1,4 +1,4 @@
-"""Networks as they come: an exported program (`.pt2`), an ONNX file, or what `module:factory` makes."""
+"""A network from a file or a Python function, as a function from images to scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shiftproof.models.loading import FORMATS, load_model
+import shiftproof.layers  # noqa: F401  (registers the operators that exported networks may call)
+from shiftproof.models.export import FORMATS
+from shiftproof.models.loading import load_model
 from shiftproof.safe_io.torch_files import load_program
 
 _ONNX_TYPES = {"tensor(float)": torch.float32, "tensor(double)": torch.float64, "tensor(float16)": torch.float16}
@@ -19,11 +21,11 @@ _ONNX_TYPES = {"tensor(float)": torch.float32, "tensor(double)": torch.float64, 
 
 @dataclass(frozen=True)
 class Predictor:
-    """A function from images (B, C, H, W) to scores (B, classes), and what is known of its inputs.
+    """A function from images (B, C, H, W) to scores (B, classes), and what is known about its inputs.
 
-    `channels` and `size` (height, width) are None where any will do. `batch` is the smallest and the largest batch that
-    `function` takes: others are cut into pieces and filled up with copies, whose scores are thrown away. Of several
-    outputs the first counts.
+    `channels` and `size` (height, width) are None if any will do. `batch` is the smallest and the largest batch that
+    `function` accepts: larger ones are split, smaller ones are filled up with copies whose scores are dropped. If there
+    are several outputs, the first one counts.
     """
 
     source: str
@@ -45,7 +47,7 @@ class Predictor:
         filled = x if count >= least else x[torch.arange(least) % count]
         try:
             out = self.function(filled)
-        except Exception as error:  # whatever a stranger's network raises
+        except Exception as error:  # whatever the network raises
             reason = next(iter(str(error).splitlines()), "")
             raise ValueError(
                 f"{self.source}: fails on images of shape {tuple(filled.shape)}: {type(error).__name__}: {reason}"
@@ -61,17 +63,17 @@ class Predictor:
 def load_predictor(source: str, weights: Path | None = None) -> Predictor:
     """The network in a `.pt2` or `.onnx` file, or the one `module:factory` or `timm:NAME` makes, with `weights`.
 
-    Files are safe to load, whoever made them: see `archives` for exported programs; ONNX is data, run by onnxruntime.
-    A module is Python code and is executed, as any import.
+    Files are safe to load even if they come from a stranger: `safe_io.torch_files` vets exported programs, and ONNX is
+    data that onnxruntime runs. A module is Python code and is executed, like any import.
     """
     if not source.lower().endswith(FORMATS):
         model = load_model(source, weights)
         first = next((p for p in model.parameters() if p.dim() == 4), None)
         return Predictor(source, model, None if first is None else _colours(source, first.shape[1]))
     if weights is not None:
-        raise ValueError(f"{weights}: {source} has its weights inside; `weights` are for `module:factory`.")
+        raise ValueError(f"{weights}: {source} has its weights inside. Leave this file out.")
     path = Path(source)
-    with path.open("rb"):  # missing or unreadable: the system's own words
+    with path.open("rb"):  # a missing or unreadable file raises the system's own error
         pass
     return _exported(path) if source.lower().endswith(".pt2") else _onnx(path)
 
@@ -102,9 +104,9 @@ def _exported(path: Path) -> Predictor:
 def _onnx(path: Path) -> Predictor:
     runtime: Any = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
-    options.log_severity_level = 4  # problems come as exceptions
+    options.log_severity_level = 4  # problems are raised as exceptions
     try:
-        # folding constants would compute them now, of whatever size the file says
+        # folding would compute constants of any size that the file asks for
         session = runtime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
         )
@@ -131,14 +133,13 @@ def _onnx(path: Path) -> Predictor:
 
 
 def _number(size: object) -> int | None:
-    """A size if it is fixed; free ones are None, a name, or a symbol."""
+    """A size if it is fixed, else None; free ones are None, a name or a symbol."""
     return size if isinstance(size, int) and size > 0 else None
 
 
 def _sizes(height: int | None, width: int | None) -> tuple[int, int] | None:
-    """Both sizes where one is fixed at least: a free one follows the other."""
-    if height is None or width is None:
-        height = width = height or width
+    """Both sizes if at least one is fixed; a free one takes the value of the other."""
+    height, width = height or width, width or height
     return None if height is None or width is None else (height, width)
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from shiftproof import checks
 from shiftproof.layers import Downsample, create_downsample
 from shiftproof.models import resnet
-from shiftproof.models.weights import load as load_weights
+from shiftproof.models.pretrained import load_pretrained
 
 
 def _e2(make: resnet.Make, **keywords: Any) -> nn.Module:
@@ -55,16 +55,16 @@ def create_model(
 
     `resnet8`, `resnet18`, `resnet20`, `resnet50` and `resnet56` are residual networks, `e2` is described below.
     `method` and its `options` are those of `create_downsample`; `padding` is for convolutions and method alike.
-    `stem="cifar"` is a 3 x 3 convolution, `"imagenet"` a 7 x 7 convolution and a maximum, both made smaller by the
+    `stem="cifar"` is a 3 x 3 convolution, `"imagenet"` a 7 x 7 convolution and a maximum, both downsampled by the
     method. `head="pool"` takes the mean over positions, `"flatten"` lets the classifier see them all, for inputs of
     one `size`. `share=False` gives the two branches of a block a selection each (for ablation).
 
-    `e2` is the rotation-equivariant network for MNIST-rot (see `models.e2`; it needs the extra `e2`). It has none of
-    these three choices, but a `width` that scales its layers, and a `geometry`, `"circular"` or `"reference"`, that
+    `e2` is the rotation-equivariant network for MNIST-rot (see `models.e2`; it needs the extra `e2`). It takes
+    none of these three, but a `width` that scales its layers, and a `geometry`, `"circular"` or `"reference"`, that
     says how its convolutions are padded.
 
-    `weights` names a data set: the network comes trained on it, where the package has such weights (see
-    `models.weights.available`). They want images normalised as the data set of that name is.
+    `weights` names a data set: the network comes trained on it, if the package has such weights (see
+    `models.pretrained.available`). Normalise the images as that data set does.
 
     >>> import torch
     >>> model = create_model("resnet20", method="ghs", num_classes=10)
@@ -87,7 +87,7 @@ def create_model(
     for key, value in others.items():
         if value != inspect.signature(create_model).parameters[key].default:
             raise ValueError(
-                f"`{key}` (={checks.shown(value)}) is no choice that the network {name!r} has: leave it out."
+                f"`{key}` (={checks.shown(value)}) is not an argument of the network {name!r}: leave it out."
             )
     model = _MODELS[name](
         make,
@@ -97,7 +97,7 @@ def create_model(
     )
     if weights is not None:
         try:
-            model.load_state_dict(load_weights(f"{name}-{method}-{weights}"))
+            model.load_state_dict(load_pretrained(f"{name}-{method}-{weights}"))
         except RuntimeError as error:
-            raise ValueError(f"`weights` (={weights!r}) do not fit the network that is asked for: {error}") from None
+            raise ValueError(f"`weights` (={weights!r}) do not fit this network: {error}") from None
     return model

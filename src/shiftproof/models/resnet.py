@@ -1,8 +1,8 @@
 """Residual networks (He et al. 2016) with a downsampling method of choice.
 
-A block that makes maps smaller: convolution (stride 1), batch norm, ReLU, **downsample**, then the rest of the main
+A block that downsamples: convolution (stride 1), batch norm, ReLU, **downsample**, then the rest of the main
 branch; the shortcut: **downsample with the same selection**, 1 x 1 convolution, batch norm. The parameters have the
-names of torchvision's networks.
+same names as in torchvision.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Block(nn.Module):
                 self.in_convolution = stride
             else:
                 self.down = down
-                # a layer that selects serves both branches, others see their own channels
+                # a layer that selects serves both branches; others depend on the channels
                 self.skip_down = None if share and down.selects else make(channels, stride)
         self.downsample: nn.Module | None = None
         if stride > 1 or channels != outputs:
@@ -47,7 +47,7 @@ class _Block(nn.Module):
         self.relu = nn.ReLU()
 
     def _reduce(self, main: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Both branches made smaller, aligned by one selection: that of the main branch, ties broken by `x`."""
+        """Both branches downsampled and aligned by one selection: that of the main branch, ties broken by `x`."""
         if self.down is None:
             return main, x
         if self.skip_down is None:
@@ -62,7 +62,7 @@ class _Block(nn.Module):
 
 
 class BasicBlock(_Block):
-    """Two 3 x 3 convolutions; the downsampling stands between them."""
+    """Two 3 x 3 convolutions; the downsampling is between them."""
 
     def __init__(self, channels: int, width: int, stride: int, make: Make, padding: str, share: bool) -> None:
         super().__init__(channels, width, stride, make, width, share)
@@ -78,7 +78,7 @@ class BasicBlock(_Block):
 
 
 class Bottleneck(_Block):
-    """1 x 1, 3 x 3 and 1 x 1 convolution; the downsampling stands before the last."""
+    """1 x 1, 3 x 3 and 1 x 1 convolution; the downsampling is before the last."""
 
     expansion = 4
 
@@ -99,7 +99,7 @@ class Bottleneck(_Block):
 
 
 class Stem(nn.Module):
-    """ImageNet's second reduction: a dense 3 x 3 maximum, then the method; max pooling where that is strided."""
+    """The second downsampling of ImageNet networks: a 3 x 3 maximum at stride 1, then the method."""
 
     def __init__(self, channels: int, make: Make, padding: str) -> None:
         super().__init__()
@@ -122,8 +122,8 @@ class ResNet(nn.Module):
       circular shift of the input, at any input size;
     * any input size with `head="pool"`; with `head="flatten"` the one given as `size`.
 
-    `share=False` lets both branches of a block select for themselves, for ablation: still invariant, but the branches
-    are added out of place.
+    With `share=False`, for ablation, each branch of a block makes its own selection: still invariant, but the maps that
+    are added are not aligned.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class ResNet(nn.Module):
         if self.head == "flatten" and x.shape[2:] != self.size:
             raise ValueError(
                 f"`x` (shape {tuple(x.shape)}) must have the size {self.size} that this network with `head='flatten'` "
-                f"was made for: set `size`, or use `head='pool'` for any size."
+                f"was built for: set `size`, or use `head='pool'` for any size."
             )
         x = self.features(x)
         x = x.flatten(1) if self.head == "flatten" else x.mean((2, 3))

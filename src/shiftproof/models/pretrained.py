@@ -10,17 +10,19 @@ from importlib import resources
 
 from torch import Tensor
 
+FOLDER = resources.files(__package__).joinpath("weights")
+
 
 def available() -> list[str]:
-    """What there is, as NETWORK-METHOD-DATASET."""
-    files = (path.name for path in resources.files(__package__).iterdir())
+    """The names of all files, as NETWORK-METHOD-DATASET."""
+    files = (path.name for path in FOLDER.iterdir())
     return sorted(name.removesuffix(".safetensors") for name in files if name.endswith(".safetensors"))
 
 
-def load(name: str) -> dict[str, Tensor]:
-    """The weights NETWORK-METHOD-DATASET, or a ValueError that lists what there is."""
+def load_pretrained(name: str) -> dict[str, Tensor]:
+    """The weights NETWORK-METHOD-DATASET."""
     if name not in available():
         raise ValueError(f"no weights {name!r} come with the package; there are {', '.join(available()) or 'none'}.")
-    content = resources.files(__package__).joinpath(f"{name}.safetensors").read_bytes()
+    content = FOLDER.joinpath(f"{name}.safetensors").read_bytes()
     tensors: dict[str, Tensor] = importlib.import_module("safetensors.torch").load(content)
     return tensors

@@ -1,4 +1,4 @@
-"""Operations at stride 1 in the place of strided ones, and the layer that downsamples maps which meet again."""
+"""The modules that replace strided ones: convolution and pooling at stride 1, and downsampling of several maps."""
 
 from __future__ import annotations
 
@@ -9,53 +9,48 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-from shiftproof.conversion.capture import ConversionError
-from shiftproof.conversion.frames import Operation
+from shiftproof.conversion.error import ConversionError
+from shiftproof.conversion.operation import Operation
 from shiftproof.layers import Downsample
 from shiftproof.layers.convolution import CONVOLUTIONS, same_padding
 from shiftproof.maps.padding import pad
 
-_POOL: dict[tuple[str, int], Any] = {
-    ("max", 1): F.max_pool1d, ("max", 2): F.max_pool2d, ("max", 3): F.max_pool3d,
-    ("average", 1): F.avg_pool1d, ("average", 2): F.avg_pool2d, ("average", 3): F.avg_pool3d,
-}  # fmt: skip
 
-
-def dense_convolution(source: _ConvNd, op: Operation, padding: str | None) -> nn.Module:
-    """The convolution at stride 1 with the same parameters; `padding` keeps the size, None leaves it as it is."""
+def stride_one_convolution(source: _ConvNd, op: Operation, padding: str | None) -> nn.Module:
+    """The same parameters at stride 1. A `padding` mode keeps the size of the map; None leaves the padding alone."""
     if padding is None and source.padding != "same":
         around = getattr(source, "around", [(p, p) for p in op.padding])
     else:
         around = [same_padding(k, d, p) for k, d, p in zip(op.kernel, op.dilation, op.padding)]
-    ours = CONVOLUTIONS[op.ndim]
+    ours = CONVOLUTIONS[len(op.stride)]
     layer: Any = ours.__new__(ours)
     if type(source) in ours.__mro__:
-        layer.__dict__.update(source.__dict__)  # the very parameters, under the same names
+        layer.__dict__.update(source.__dict__)  # shares the parameters, under the same names
         layer.around = tuple(around)
     else:  # a subclass, or parametrized: keep it and let torch pad
         layer = source
-    layer.stride = (1,) * op.ndim
+    layer.stride = (1,) * len(op.stride)
     layer.padding = tuple(before for before, _ in around)
-    layer.padding_mode = padding or op.mode
+    layer.padding_mode = padding or op.padding_mode
     layer._reversed_padding_repeated_twice = [n for pair in reversed(around) for n in pair]
-    dense: nn.Module = layer
-    return dense
+    return layer  # type: ignore[no-any-return]
 
 
-class DensePool(nn.Module):
-    """Pooling at stride 1: the windows of a strided pooling, and all those in between.
+class StrideOnePool(nn.Module):
+    """Pooling at stride 1: the windows of a strided pooling and all those in between.
 
-    With a `padding` it keeps the size of the map; without, it pads as the pooling it comes from did.
+    A `padding` mode keeps the size of the map; with None it pads like the pooling that it replaces.
     """
 
     def __init__(self, source: Operation, padding: str | None) -> None:
         super().__init__()
-        self.kind, self.kernel, self.dilation = source.kind.split()[0], source.kernel, source.dilation
+        self.kind = "max" if source.kind == "max pooling" else "avg"
+        self.kernel, self.dilation = source.kernel, source.dilation
         self.stride, self.amounts, self.options, self.padding = source.stride, source.padding, source.options, padding
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, C, d1..dn) -> (B, C, d1..dn), or smaller by what the window sticks out."""
-        pool = _POOL[self.kind, len(self.kernel)]
+        """(B, C, d1..dn) -> (B, C, d1..dn), or less without enough padding."""
+        pool: Any = getattr(F, f"{self.kind}_pool{len(self.kernel)}d")
         spread = {"dilation": self.dilation} if self.kind == "max" else {}
         if self.padding is not None:
             around = [same_padding(k, d, p) for k, d, p in zip(self.kernel, self.dilation, self.amounts)]
@@ -63,16 +58,14 @@ class DensePool(nn.Module):
                 padded = F.pad(x, [n for pair in reversed(around) for n in pair], value=-torch.inf)
             else:
                 padded = pad(x, around, self.padding)
-            out: Tensor = pool(padded, self.kernel, 1, **spread)
-            return out
+            return pool(padded, self.kernel, 1, **spread)  # type: ignore[no-any-return]
         options = {k: v for k, v in self.options.items() if k != "ceil_mode"}
         if self.options.get("ceil_mode"):
-            x = self._room_for_the_last(x)
-        out = pool(x, self.kernel, 1, self.amounts, **spread, **options)
-        return out
+            x = self._pad_for_the_last_window(x)
+        return pool(x, self.kernel, 1, self.amounts, **spread, **options)  # type: ignore[no-any-return]
 
-    def _room_for_the_last(self, x: Tensor) -> Tensor:
-        """`ceil_mode` admits a last window that sticks out: give it something to look at that counts for nothing."""
+    def _pad_for_the_last_window(self, x: Tensor) -> Tensor:
+        """`ceil_mode` allows a last window that reaches past the border: pad with values that a maximum ignores."""
         extra = []
         for m, k, s, p, d in zip(x.shape[2:], self.kernel, self.stride, self.amounts, self.dilation):
             reach = m + 2 * p - d * (k - 1) - 1  # the last start that fits
@@ -80,24 +73,25 @@ class DensePool(nn.Module):
             extra.append(last - reach if last < m + p else 0)
         if self.kind != "max" and any(extra):
             raise ConversionError(
-                f"average pooling with `ceil_mode` on a map of size {tuple(x.shape[2:])} has a window that sticks out, "
-                f"which has no counterpart at stride 1: choose a size that divides, or a `padding`."
+                f"average pooling with `ceil_mode` on a map of size {tuple(x.shape[2:])} has a window that reaches "
+                f"past the border, which has no counterpart at stride 1.",
+                f"Use inputs whose maps the stride {self.stride} divides, or pass `padding='circular'`.",
             )
         return F.pad(x, [n for e in reversed(extra) for n in (0, e)], value=-torch.inf) if any(extra) else x
 
     def extra_repr(self) -> str:
-        """What it pools, over which window."""
+        """The kind of pooling, the window and the padding."""
         return f"{self.kind}, kernel_size={self.kernel}, padding={self.padding!r}"
 
 
-class Together(nn.Module):
-    """Downsample maps that will meet again by one selection: that of the first, ties broken by the others."""
+class SharedDownsample(nn.Module):
+    """Downsample maps that meet again by one selection: that of the first map, with ties broken by the others."""
 
     def __init__(self, down: Downsample) -> None:
         super().__init__()
         self.down = down
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
-        """Each map made smaller."""
+        """The maps, each downsampled."""
         selection = self.down.select(*maps)
         return tuple(self.down(x, selection) for x in maps)
