@@ -14,7 +14,7 @@ from torch import Tensor
 
 import shiftproof as sp
 from shiftproof.ghs.moments import centroid_moments
-from shiftproof.ghs.sampling import max_centered_moments, pivot_moments, select
+from shiftproof.ghs.sampling import find_pivot, max_centered_moments, pivot_moments
 
 ORDERS = (2, 4, 6, 8, 12)
 BLUR = torch.nn.Sequential(*[sp.create_downsample("lpf", channels=1, stride=1, taps=7) for _ in range(3)])
@@ -23,7 +23,7 @@ FEATURES = {
     "moments": lambda x, orders: sp.moments(x, orders),
     "about the centroid": lambda x, orders: centroid_moments(x, orders),
     "about the maximum": lambda x, orders: max_centered_moments(x, orders),
-    "about the maximum, blurred": lambda x, orders: pivot_moments(x, select(BLUR(x)), orders),
+    "about the maximum, blurred": lambda x, orders: pivot_moments(x, find_pivot(BLUR(x)), orders),
 }
 
 

@@ -1,7 +1,8 @@
 """Hooks of mkdocs: the pages that are made from the code, and the formulas of all of them.
 
-What is made here is never typed: the command line from its parsers, the licences from what is installed, the drawing of the
-rooms from the contract that holds their imports, the gallery and the notebook from running them, the results from the records' own page.
+What is made here is never typed: the command line from its parsers, the licences from what is installed, the drawing
+of the rooms from the contract that holds their imports, the gallery and the notebook from running them, the results
+from the records' own page.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ class Sized(Protocol):
     """Anything that knows how many bytes it takes."""
 
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """Bytes."""
 
 
 V = TypeVar("V", bound=Sized)

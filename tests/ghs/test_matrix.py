@@ -66,7 +66,7 @@ def test_unit_gain_needs_something_to_divide_by() -> None:
     "kernel", [GHS, Hermite("N", "band", projection="least-squares", taper="none"), Hermite(3, 0.4), Local(1)]
 )
 def test_matrix_is_the_same_read_backwards(kernel: Kernel) -> None:
-    """The functions are even or odd, and the grid is symmetric, unless an even axis has a sample on its middle pixel."""
+    """The functions are even or odd and the grid is symmetric, unless an even axis has a sample in its middle."""
     for size, count in ((32, 16), (31, 16), (9, 3), (5, 5), (7, 1)):
         matrix = sampling_matrix(size, count, kernel, "periodic" if size == 32 else "anchored")
         assert np.allclose(matrix, matrix[::-1, ::-1], rtol=0, atol=1e-10)
@@ -134,6 +134,8 @@ def test_a_text_may_leave_out_defaults() -> None:
     assert parse_kernel("local") == Local()
     assert parse_kernel(" Hermite( orders = 4N ,) ") == GHS
     assert parse_kernel("hermite(orders=3, sigma=0.5)") == Hermite(3, 0.5)
+    assert str(Hermite(sigma=2)) == str(Hermite(sigma=2.0))
+    assert str(Local(width=2)) == str(Local(width=2.0))
 
 
 @pytest.mark.parametrize(

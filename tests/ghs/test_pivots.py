@@ -247,7 +247,7 @@ def test_window_rule_prefers_the_larger_neighbourhood() -> None:
 
 
 def window_oracle(scores: Tensor) -> int:
-    """Of the maxima of one map those with the largest 3 x 3 sum, of these those with the largest 5 x 5 sum, the first."""
+    """The first maximum of those with the largest 5 x 5 sum, among those with the largest 3 x 3 sum."""
     rows, columns = scores.shape
     left = [divmod(i, columns) for i in range(scores.numel()) if scores.flatten()[i] == scores.max()]
     for radius in (1, 2):
@@ -284,7 +284,7 @@ def test_window_rule_cannot_decide_every_case() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_traced_ties_are_decided_alike() -> None:
-    """In a graph the exact rule is a branch, taken where a batch has a tie: as many merges as an exporter needs, or few."""
+    """In a graph the exact rule is a branch, taken where a batch has a tie."""
     traced = torch.compile(select_pivot, backend="eager", fullgraph=True)
     for x in (torch.rand(3, 2, 4, 6), (torch.rand(3, 2, 4, 6) * 2).round()):
         aligned = circular_shift(x, -traced(x))

@@ -10,10 +10,10 @@ from helpers import tally
 
 pytest_plugins = ["pytester"]
 HERE = Path(__file__).parents[1]
-HOOKS = "from tally import pytest_addoption, pytest_configure, pytest_terminal_summary"
+HOOKS = "from helpers.tally import pytest_addoption, pytest_configure, pytest_terminal_summary"
 
 INNER = """
-import tally
+from helpers import tally
 import pytest
 
 @pytest.mark.parametrize("i", range(10))
@@ -68,7 +68,7 @@ def test_a_failed_run_leaves_the_page_as_it_was(pytester: pytest.Pytester) -> No
 
 def test_a_line_cut_off_by_a_kill_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(tally.FOLDER, str(tmp_path))
-    code = "import os, tally; tally.count('Files', 'idx', 5); os.kill(os.getpid(), 9)"
+    code = "import os; from helpers import tally; tally.count('Files', 'idx', 5); os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code], cwd=HERE, check=False)
     tally.count("Files", "idx", 2)
     (tmp_path / "1.jsonl").write_text('{"section": "Files", "what": "idx", "cou')

@@ -57,6 +57,8 @@ class Hermite(_Kernel):
 
     def __post_init__(self) -> None:
         grids.resolve_sigma(self.sigma, grids.resolve_orders(self.orders, 2, 1), 2, 1)
+        if not isinstance(self.sigma, str):
+            object.__setattr__(self, "sigma", float(self.sigma))  # 2 and 2.0 are one kernel, with one text
         checks.choice("extension", self.extension, EXTENSIONS)
         checks.choice("projection", self.projection, basis.PROJECTIONS)
         checks.choice("gain", self.gain, GAINS)
