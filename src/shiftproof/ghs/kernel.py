@@ -23,11 +23,17 @@ _TEXT = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*")
 
 
 class _Kernel:
-    """The text form that both kernels share."""
+    """The text form that both kernels share, written once: the compiler of torch 2.4 cannot trace its making."""
+
+    text: str
+
+    def _write(self) -> None:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        text = f"{type(self).__name__.lower()}({', '.join(f'{f.name}={getattr(self, f.name)}' for f in fields)})"
+        object.__setattr__(self, "text", text)
 
     def __str__(self) -> str:
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return f"{type(self).__name__.lower()}({', '.join(f'{f.name}={getattr(self, f.name)}' for f in fields)})"
+        return self.text
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ class Hermite(_Kernel):
                 "`projection='least-squares'` fits a number of functions, and `taper='gaussian'` takes all there are: "
                 "set `taper='none'`."
             )
+        self._write()
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,7 @@ class Local(_Kernel):
         if checks.integer("order", self.order, minimum=0) > LARGEST_ORDER:
             raise ValueError(f"`order` (={self.order}) must be at most {LARGEST_ORDER}.")
         object.__setattr__(self, "width", checks.positive("width", self.width))
+        self._write()
 
     def scale(self, stride: float) -> float:
         """s in pixels for a `stride`, which may be a fraction: `width` sqrt(2 z) stride / pi with Q(m + 1, z) = 1/2."""

@@ -166,7 +166,7 @@ def make_plan(
         return Axis(_matrix(size, count, kernel, grid, like))
 
     if torch.compiler.is_compiling():  # sizes may be symbols, which cannot be compared
-        return Plan(tuple(origin), tuple(counts), None, tuple(map(make, sizes, counts)))
+        return Plan(tuple(origin), tuple(counts), None, tuple([make(m, n) for m, n in zip(sizes, counts)]))
     axes = tuple(map(functools.cache(make), sizes, counts))  # equal axes share a matrix
     return Plan(tuple(origin), tuple(counts), grids.all_phases(sizes, counts), axes)
 
@@ -174,7 +174,7 @@ def make_plan(
 def _matrix(size: int, count: int, kernel: Kernel, grid: str, like: Tensor) -> Tensor:
     """`sampling_matrix` in the accumulation dtype and on the device of `like`."""
     if torch.compiler.is_dynamo_compiling() or isinstance(size, torch.SymInt):
-        matrix: Tensor = matrix_op(like.detach(), size, count, str(kernel), grid)
+        matrix: Tensor = matrix_op(like.detach(), size, count, kernel.text, grid)
         return matrix
     return _dense(size, count, kernel, grid).to(device=like.device, dtype=wide(like.dtype))
 

@@ -53,7 +53,7 @@ def score_phase(x: Tensor, counts: Sequence[int]) -> Tensor:
     top = level.abs().amax(axes, keepdim=True)
     whole = (level / torch.where(top > 0, top, 1.0) * _STEPS).round()
     sums = whole.double()  # exact up to 2^53: the sum of two thousand million pixels
-    for axis, (size, count) in enumerate(zip(x.shape[2:], counts), start=1):
+    for axis, (size, count) in enumerate(zip(x.shape[2:], counts), 1):
         sums = _phase_sums(sums, axis, size, count)
     return torch.where(sums == sums.amax(axes, keepdim=True), best, -torch.inf)
 

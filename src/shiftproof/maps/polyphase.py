@@ -16,6 +16,7 @@ def polyphase(x: Tensor, stride: int | Sequence[int], ndim: int = 2) -> Tensor:
 
     Shape: (..., d1..dn) -> (..., s1 * .. * sn, d1/s1..dn/sn).
 
+    >>> import torch
     >>> polyphase(torch.arange(6.0), 2, ndim=1)
     tensor([[0., 2., 4.],
             [1., 3., 5.]])
