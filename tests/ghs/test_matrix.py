@@ -104,6 +104,15 @@ def test_rows_of_a_local_kernel_are_shifts_of_one_another() -> None:
     assert all(np.allclose(np.roll(matrix[0], 3 * j), row, rtol=0, atol=1e-15) for j, row in enumerate(matrix))
 
 
+@pytest.mark.parametrize("order", [0, 3])
+def test_a_local_kernel_wider_than_the_map_is_wrapped_many_times(order: int) -> None:
+    kernel = Local(order, 6.0)
+    pixel = np.arange(5) - np.array([0.75, 3.25])[:, None]  # of the periodic grid
+    wrapped = sum(local_function(order, pixel + 5 * copy, kernel.scale(2.5)) for copy in range(-400, 401))
+    expected = wrapped / np.sum(wrapped, axis=1, keepdims=True)
+    assert np.abs(sampling_matrix(5, 2, kernel, "periodic") - expected).max() < 1e-12
+
+
 def test_order_zero_is_the_gaussian_of_the_default() -> None:
     """The default sums all orders with a fading weight, which is a Gaussian to a few parts in a thousand."""
     assert np.abs(sampling_matrix(64, 32, Local(0)) - sampling_matrix(64, 32, GHS)).max() < 5e-3
@@ -132,6 +141,7 @@ def test_a_kernel_is_its_text(kernel: Kernel) -> None:
 
 def test_a_text_may_leave_out_defaults() -> None:
     assert parse_kernel("local") == Local()
+    assert str(Local(2)) == "local(order=2, width=1.0)"
     assert parse_kernel(" Hermite( orders = 4N ,) ") == GHS
     assert parse_kernel("hermite(orders=3, sigma=0.5)") == Hermite(3, 0.5)
     assert str(Hermite(sigma=2)) == str(Hermite(sigma=2.0))

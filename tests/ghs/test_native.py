@@ -81,9 +81,10 @@ def test_find(channels: int, layout: torch.memory_format) -> None:
         x = torch.randn(3, channels, *sizes).contiguous(memory_format=layout)
         scores = x.amax(1).flatten(1)
         expected = torch.stack([scores.argmax(1) // sizes[1], scores.argmax(1) % sizes[1]], 1)
-        pivots, undecided = found(x)
-        assert torch.equal(pivots, expected)
-        assert not undecided
+        result = native.find(x)
+        assert result is not None
+        assert result[1] is None  # no sample is undecided
+        assert torch.equal(result[0], expected)
         twice = x.clone()
         twice[1, 0, 0, 0] = twice[1, -1, -1, -1] = 9.0
         pivots, undecided = found(twice)
@@ -145,10 +146,12 @@ def test_find_and_sample_is_find_then_sample(batch: int, layout: torch.memory_fo
         assert expected is not None
         assert torch.equal(out, expected)
         assert out.stride() == expected.stride()
+        assert out.is_contiguous(memory_format=layout)
         x[-1, 0, 0, 0] = x[-1, 3, 4, 5] = 9.0
         again = native.find_and_sample(x, plan)
         assert again is not None
         assert again[2] is not None
+        assert again[2].shape == (batch,)
         assert again[2].nonzero().tolist() == [[batch - 1]]
         assert torch.equal(again[0][:-1], expected[:-1])
     finally:
@@ -292,8 +295,13 @@ def test_without_memory_the_slow_way_is_taken(monkeypatch: pytest.MonkeyPatch) -
         def shiftproof_sample(*_: Any) -> int:
             return 2
 
+    selection = GHS2d().select(x)
+    g = torch.autograd.grad(GHS2d()(x.requires_grad_()).sum(), x)[0]
     monkeypatch.setattr(native, "library", Full)
     assert torch.allclose(GHS2d()(x), expected, atol=1e-6)
+    assert torch.equal(GHS2d().select(x), selection)
+    assert torch.allclose(GHS2d()(x, selection), expected, atol=1e-6)
+    assert torch.allclose(torch.autograd.grad(GHS2d()(x).sum(), x)[0], g, atol=1e-6)
 
 
 def test_other_maps_take_the_slow_way() -> None:
@@ -327,6 +335,12 @@ def test_band_holds_the_matrix(kernel: Hermite, rows: int, transpose: bool) -> N
             row[(starts[i // rows] + tap) % len(row)] += weight
     assert (found[: len(expected)] - expected).abs().max() <= 2.0**-22 * matrix.max()
     assert (weights.shape[1] < expected.shape[1]) == (kernel is GHS)
+
+
+def test_what_is_negligible_is_so_in_its_own_row() -> None:
+    matrix = torch.diag(torch.tensor([1.0, 1e-9, 1e-9]))
+    weights, _ = native._band(Axis(matrix), False, 4)
+    assert weights.count_nonzero() == 3
 
 
 def test_bands_are_made_once_and_forgotten_with_their_matrix() -> None:

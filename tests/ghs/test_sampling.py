@@ -113,6 +113,15 @@ def test_module_is_function(channels: int, layout: torch.memory_format) -> None:
     assert same_bits(layer(x, selection)[0], y)
 
 
+def test_select_follows_the_options_of_the_layer() -> None:
+    """Rule and ties: of two equal maxima the first in memory, or the one whose aligned map is larger."""
+    x = torch.zeros(1, 1, 1, 8)
+    x[..., 1] = x[..., 4] = 1.0
+    x[..., 5] = 0.5
+    for ties, column in (("first", 1), ("exact", 4)):
+        assert GHS2d(pivot_rule="max", ties=ties).select(x).tolist() == [[0, column]]
+
+
 def test_paper_functions_are_the_paper_layer() -> None:
     """Eqs. 20 and 22: the max-centred moments, reconstructed at the output size, are `ghs-paper`."""
     x = torch.randn(2, 3, 10, 10, dtype=torch.float64)

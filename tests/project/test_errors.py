@@ -10,6 +10,7 @@ from shiftproof.ghs.functions import gauss_hermite, hermite, hermite_series
 from shiftproof.ghs.moments import centroid_moments, condition_number, moments, reconstruct
 from shiftproof.ghs.sampling import find_pivot, ghs2d, max_centered_moments
 from shiftproof.invariance import consistency, shift_error
+from shiftproof.layers import GHS2d
 from shiftproof.maps.padding import pad
 from shiftproof.maps.polyphase import polyphase
 from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift
@@ -46,6 +47,7 @@ WRONG: list[tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
     ("ndim", centroid_moments, (X,), {"ndim": 0}),
     ("x", max_centered_moments, (BYTES,), {}),
     ("x", find_pivot, (BYTES,), {}),
+    ("x", GHS2d().select, (X[0],), {}),
     ("x", max_centered_moments, (X[0],), {}),
     ("x", max_centered_moments, (X,), {"ndim": 1}),
     ("x", ghs2d, (BYTES,), {"selection": HERE}),

@@ -32,9 +32,7 @@ def score_energy(x: Tensor) -> Tensor:
     terms = x.to(wide(x.dtype)).square()
     while terms.shape[1] > 1:
         half = terms.shape[1] // 2
-        rest = terms[:, 2 * half :]
-        terms = terms[:, :half] + terms[:, half : 2 * half]
-        terms = torch.cat([terms, rest], 1) if rest.shape[1] else terms
+        terms = torch.cat([terms[:, :half] + terms[:, half : 2 * half], terms[:, 2 * half :]], 1)
     return terms[:, 0]
 
 

@@ -178,5 +178,5 @@ def _window(used: Sequence[bool]) -> tuple[int, int]:
     size = len(used)
     places = [i for i, here in enumerate(used) if here] or [0]
     gaps = [((b - a - 1) % size, b) for a, b in zip(places, places[1:] + places[:1])]
-    gap, start = max(gaps) if len(places) > 1 else (size - 1, places[0])
+    gap, start = max(gaps)
     return start, size - gap
