@@ -12,7 +12,7 @@ from PIL import Image
 
 from shiftproof.commands.main import main
 from shiftproof.experiments import evaluate, records
-from shiftproof.experiments.settings import Settings
+from shiftproof.experiments.records import Settings
 
 
 def test_a_run_is_evaluated_and_put_on_record(

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write figures, runs, records and the page; what is on record is not run again. Returns the exit code."""
     from shiftproof.experiments import catalogue, sweep
-    from shiftproof.experiments.index import RecordIndex
+    from shiftproof.experiments.records import RecordIndex
     from shiftproof.reports import demo_page, paper_tables, table_formats
     from shiftproof.safe_io.atomic import atomic_write
 

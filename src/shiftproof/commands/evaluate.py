@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from shiftproof.commands.shared import add_data_dir, naming_arguments
 
 if TYPE_CHECKING:
     from shiftproof.experiments.evaluate import Subject
-    from shiftproof.experiments.settings import Settings
+    from shiftproof.experiments.records import Settings
 
 HELP = "Measure a network on a data set; write a record."
 EXAMPLES = (
@@ -73,17 +72,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    from shiftproof.experiments.settings import Settings
+    from shiftproof.experiments.records import Settings
 
-    settings = Settings(on=options.on, limit=options.limit, shift_images=options.shift_images, seed=options.seed)
-    if options.parts:
-        settings = dataclasses.replace(settings, parts=tuple(options.parts))
-    if _is_run(options):
-        which = options.weights or "best"
-        if which not in ("best", "final"):
-            raise ValueError(f"`--weights` (={which!r}) of a run must be best or final.")
-        settings = dataclasses.replace(settings, weights=which)
-    return settings
+    which = options.weights or "best" if _is_run(options) else Settings.weights
+    if which not in ("best", "final"):
+        raise ValueError(f"`--weights` (={which!r}) of a run must be best or final.")
+    return Settings(
+        on=options.on,
+        parts=tuple(options.parts or Settings.parts),
+        weights=which,
+        limit=options.limit,
+        shift_images=options.shift_images,
+        seed=options.seed,
+    )
 
 
 def _is_run(options: argparse.Namespace) -> bool:

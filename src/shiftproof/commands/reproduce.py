@@ -14,8 +14,7 @@ from shiftproof.commands import cameraman
 from shiftproof.commands.shared import SEEDS, add_data_dir, wide_console
 
 if TYPE_CHECKING:
-    from shiftproof.experiments.index import RecordIndex
-    from shiftproof.experiments.settings import Settings
+    from shiftproof.experiments.records import RecordIndex, Settings
     from shiftproof.reports.table import Table
     from shiftproof.training.config import Config
 
@@ -44,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
     The document always has every table and every figure there is, whatever names were chosen.
     """
-    from shiftproof.experiments.index import RecordIndex
+    from shiftproof.experiments.records import RecordIndex
     from shiftproof.reports import markdown_report, paper_figures, table_formats
     from shiftproof.safe_io.atomic import atomic_write
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from shiftproof import checks
 from shiftproof.experiments import records
-from shiftproof.experiments.settings import Settings
+from shiftproof.experiments.records import Settings
 from shiftproof.ghs.kernel import GHS_PAPER, Hermite
 from shiftproof.layers import methods as known_methods
 from shiftproof.layers import resolve_options

@@ -15,7 +15,7 @@ from shiftproof.data.batches import split
 from shiftproof.data.sets import Dataset, load_dataset
 from shiftproof.evaluation import suite
 from shiftproof.experiments import records
-from shiftproof.experiments.settings import Settings
+from shiftproof.experiments.records import Settings
 from shiftproof.training.checkpoint import tensor_digest
 from shiftproof.training.config import Config
 from shiftproof.training.process import Stopwatch

@@ -13,7 +13,7 @@ from shiftproof.data.store import data_root
 from shiftproof.experiments import engines, evaluate, records
 from shiftproof.experiments.catalogue import run_name
 from shiftproof.experiments.engines import Outcome
-from shiftproof.experiments.settings import Settings
+from shiftproof.experiments.records import Settings
 from shiftproof.safe_io.atomic import writable
 from shiftproof.safe_io.locks import BusyError
 from shiftproof.training.config import Config

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from shiftproof.experiments.index import RecordIndex
+from shiftproof.experiments.records import RecordIndex
 from shiftproof.reports import html_page, html_report, paper_tables
 from shiftproof.reports.table import Table
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.experiments import catalogue, records
-from shiftproof.experiments.index import RecordIndex
+from shiftproof.experiments.records import RecordIndex
 from shiftproof.reports import figures, findings, html_page, paper_figures, paper_tables, table_formats
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shiftproof.experiments import catalogue, paper, records
-from shiftproof.experiments.index import RecordIndex
+from shiftproof.experiments.records import RecordIndex
 from shiftproof.reports.table import Cell, Table, record_cell
 
 METHOD_LABELS = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shiftproof.experiments import paper, records
-from shiftproof.experiments.index import RecordIndex
+from shiftproof.experiments.records import RecordIndex
 from shiftproof.training.config import Config
 
 NOT_RUN = "not run"
