@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure, print, draw and write the record; returns the exit code."""
     from shiftproof import environment
     from shiftproof.experiments import evaluate, records
-    from shiftproof.reports import record_figures, summary
+    from shiftproof.reports import figures, summary
 
     environment.code()  # the commit as it is now, even if files change meanwhile
     with naming_arguments(_OPTIONS):
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         subject = _subject(options, settings)
         with progress.reporting(subject.title) as report:
             record = evaluate.evaluate(subject, settings, report)
-    written = [records.write(record, options.records), *record_figures.draw(record, options.records)]
+    written = [records.write(record, options.records), *figures.draw_record(record, options.records)]
     if options.json:
         print(json.dumps(record | {"files": [str(p) for p in written]}, indent=2))
     else:

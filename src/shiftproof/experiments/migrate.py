@@ -14,7 +14,7 @@ from typing import Any
 from shiftproof import progress
 from shiftproof.experiments import records
 from shiftproof.experiments.records import FIRST_SCHEMA, SCHEMA, Record
-from shiftproof.training.stored import first_options
+from shiftproof.training.resolve import first_options
 
 
 def migrate_files(paths: Sequence[Path], report: progress.ProgressCallback) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from shiftproof.evaluation.suite import PARTS
 from shiftproof.safe_io import limits
 from shiftproof.safe_io.atomic import atomic_write
 from shiftproof.training.config import WITHOUT_EFFECT, Config, every_setting
-from shiftproof.training.stored import ADDED_OPTIONS, ADDED_SETTINGS
+from shiftproof.training.resolve import ADDED_OPTIONS, ADDED_SETTINGS
 
 SCHEMA = "shiftproof.record/2"
 FIRST_SCHEMA = "shiftproof.record/1"  # read by `migrate` alone
@@ -64,7 +64,7 @@ def essential(config: Mapping[str, Any]) -> dict[str, Any]:
     """What identifies a run: every setting and option of a configuration in full, but those that change no result.
 
     Today's defaults play no part. A setting or option that a later version adds is left out where it has the value
-    that runs had before it existed (`training.stored`): so earlier records, which do not know it, keep their keys.
+    that runs had before it existed (`training.resolve`): so earlier records, which do not know it, keep their keys.
     """
     every = every_setting(config)
     before = ADDED_SETTINGS | {
