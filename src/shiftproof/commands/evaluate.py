@@ -99,7 +99,7 @@ def _subject(options: argparse.Namespace, settings: Settings) -> Subject:
 
     source: str = options.source
     if _is_run(options):
-        return from_run(Path(source), settings.weights, options.dataset, options.data_dir, options.folder, settings.on)
+        return from_run(Path(source), settings, options.data_dir, options.dataset, options.folder)
     if ":" not in source:
         raise ValueError(f"{source}: neither the folder of a run nor `module:factory` nor `timm:NAME`.")
     if settings.on != "test":

@@ -126,7 +126,7 @@ def perform(
         return None
     run = runs / run_name(config)
     train(config, run, resume=True, data_dir=data_dir, quiet=quiet)
-    subject = evaluate.from_run(run, settings.weights, data_dir=data_dir, on=settings.on)
+    subject = evaluate.from_run(run, settings, data_dir)
     with contextlib.nullcontext() if quiet else progress.reporting(subject.title) as report:
         return evaluate.evaluate(subject, settings, report)
 
