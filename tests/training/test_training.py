@@ -15,6 +15,7 @@ from PIL import Image
 from shiftproof.commands.main import main
 from shiftproof.layers import Downsample
 from shiftproof.training import loop
+from shiftproof.training.checkpoint import RunState
 from shiftproof.training.config import Config, OptimConfig, configure
 from shiftproof.training.distributed import World
 from shiftproof.training.journal import Display, Journal, Speed
@@ -23,7 +24,6 @@ from shiftproof.training.optimizer import add_l1_gradient, learning_rate, make_o
 from shiftproof.training.process import threads
 from shiftproof.training.resolve import resolve
 from shiftproof.training.runs import build_model, load_data, load_run, read_result
-from shiftproof.training.state import RunState
 from shiftproof.training.validation import validate
 
 TINY = {

@@ -5,9 +5,7 @@ Charts take their colours from the page (`app.css`). Pictures of signed values a
 
 from __future__ import annotations
 
-import base64
 import functools
-import io
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -15,23 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shiftproof.reports.html_page import pixels_uri
+
 POSITIVE, NEGATIVE = (0xE0, 0x52, 0x6A), (0x2F, 0x8F, 0xD0)
 SERIES = 6  # the page defines the colours s0 .. s5
-
-
-def png(pixels: npt.NDArray[np.uint8]) -> str:
-    """Pixels (H, W), (H, W, 3) or (H, W, 4) as a data URI."""
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="PNG", compress_level=1)
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-
-def picture(values: npt.NDArray[Any]) -> str:
-    """A picture (C, H, W) of one or three channels; values are clipped to [0, 1]."""
-    pixels = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
-    return png(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
 
 
 def signed(values: npt.NDArray[Any], scale: float) -> str:
@@ -39,7 +24,7 @@ def signed(values: npt.NDArray[Any], scale: float) -> str:
     share = np.clip(np.nan_to_num(values / scale), -1, 1)
     pixels = np.where((share > 0)[..., None], (*POSITIVE, 0), (*NEGATIVE, 0)).astype(np.uint8)
     pixels[..., 3] = np.ceil(np.abs(share) * 255)  # rounded up, so that only zero is fully transparent
-    return png(pixels)
+    return pixels_uri(pixels)
 
 
 def heat(values: npt.NDArray[Any], top: float) -> str:
@@ -47,7 +32,7 @@ def heat(values: npt.NDArray[Any], top: float) -> str:
     share = np.clip(np.nan_to_num(values / (top or 1.0), posinf=1.0), 0, 1)
     pixels = _colours()[np.rint(share * 255).astype(int)]
     pixels[np.isnan(values), 3] = 0
-    return png(pixels)
+    return pixels_uri(pixels)
 
 
 @functools.cache
@@ -91,14 +76,10 @@ def bars(shares: Sequence[float], series: Sequence[int], titles: Sequence[str], 
     return _svg(width, height + foot, "".join(parts), alternative, "bars")
 
 
-def legend(names: Sequence[str], series: Sequence[int] | None = None) -> str:
+def legend(names: Sequence[str]) -> str:
     """Each name after a square of its colour."""
-    numbers = range(len(names)) if series is None else series
-    return (
-        '<p class="legend">'
-        + " ".join(f'<span><i class="s{k % SERIES}"></i>{escape(name)}</span>' for k, name in zip(numbers, names))
-        + "</p>"
-    )
+    items = " ".join(f'<span><i class="s{k % SERIES}"></i>{escape(name)}</span>' for k, name in enumerate(names))
+    return f'<p class="legend">{items}</p>'
 
 
 def _svg(width: float, height: float, html: str, alternative: str, kind: str) -> str:

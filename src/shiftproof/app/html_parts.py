@@ -6,7 +6,7 @@ from html import escape
 
 from torch import Tensor
 
-from shiftproof.app import drawing
+from shiftproof.reports.html_page import picture_uri
 
 
 def draggable(picture: Tensor, shift: tuple[float, float], name: str, wrap: bool = True, overlay: str = "") -> str:
@@ -17,7 +17,7 @@ def draggable(picture: Tensor, shift: tuple[float, float], name: str, wrap: bool
     label = escape(f"{name}, moved by {moved_by(shift)}")
     return (
         f'<div class="movable" data-pixels="{picture.shape[2]}" data-wrap="{int(wrap)}">'
-        f'<img src="{drawing.picture(picture.numpy())}" alt="{label}" draggable="false">{overlay}</div>'
+        f'<img src="{picture_uri(picture)}" alt="{label}" draggable="false">{overlay}</div>'
         f'<p class="where"><b class="number">{moved_by(shift)}</b> rows, columns</p>'
         '<p class="soft">Drag it, or click on it and use the arrow keys.</p>'
     )

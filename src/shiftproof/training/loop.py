@@ -28,6 +28,7 @@ from shiftproof.safe_io.atomic import atomic_write
 from shiftproof.safe_io.locks import locked_folder
 from shiftproof.training.checkpoint import (
     Checkpoints,
+    RunState,
     checkpoint_tensors,
     explain_full_disk,
     restore_tensors,
@@ -40,7 +41,6 @@ from shiftproof.training.optimizer import add_l1_gradient, learning_rate, make_o
 from shiftproof.training.process import Stopwatch, keep_memory, peak_bytes, stop_requests, threads
 from shiftproof.training.resolve import resolve
 from shiftproof.training.runs import build_model, describe, find_run, launch_mark, load_data
-from shiftproof.training.state import RunState
 from shiftproof.training.validation import validate
 
 _LOG_EVERY = 10  # steps
