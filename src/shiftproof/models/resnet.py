@@ -207,8 +207,10 @@ class ResNet(nn.Module):
         return out
 
 
-resnet8 = partial(ResNet, BasicBlock, (1, 1, 1), (16, 32, 64))
-resnet18 = partial(ResNet, BasicBlock, (2, 2, 2, 2), (64, 128, 256, 512))
-resnet20 = partial(ResNet, BasicBlock, (3, 3, 3), (16, 32, 64))
-resnet50 = partial(ResNet, Bottleneck, (3, 4, 6, 3), (64, 128, 256, 512))
-resnet56 = partial(ResNet, BasicBlock, (9, 9, 9), (16, 32, 64))
+RESNETS = {
+    "resnet8": partial(ResNet, BasicBlock, (1, 1, 1), (16, 32, 64)),
+    "resnet18": partial(ResNet, BasicBlock, (2, 2, 2, 2), (64, 128, 256, 512)),
+    "resnet20": partial(ResNet, BasicBlock, (3, 3, 3), (16, 32, 64)),
+    "resnet50": partial(ResNet, Bottleneck, (3, 4, 6, 3), (64, 128, 256, 512)),
+    "resnet56": partial(ResNet, BasicBlock, (9, 9, 9), (16, 32, 64)),
+}

@@ -32,7 +32,7 @@ FROM_RECORDS = ("figure5", "aliasing")
 def draw(index: RecordIndex, preset: str, folder: Path, names: Iterable[str] = FROM_RECORDS) -> dict[str, Path]:
     """Draw the named ones of `FROM_RECORDS` into a folder; returns the files of those that have records."""
     drawn: dict[str, Path] = {}
-    sizes, rows = paper_tables.ERASED_SIZES, paper_tables.erasure(index, preset).rows
+    sizes, rows = paper_tables.ERASED_SIZES, paper_tables.figure5(index, preset).rows
     if "figure5" in names and any(cell.values for _, cells in rows for cell in cells):
         means = {label: [cell.mean for cell in cells] for label, cells in rows}
         series = {k: {"consistency": v[: len(sizes)], "accuracy": v[len(sizes) :]} for k, v in means.items()}

@@ -137,7 +137,7 @@ def table4(index: RecordIndex, preset: str) -> Table:
     return _table(index, "table4", preset, f"Table 4. Flipped CIFAR-10, {NETWORK_LABELS[model]}, %", columns, notes)
 
 
-def erasure(index: RecordIndex, preset: str) -> Table:
+def figure5(index: RecordIndex, preset: str) -> Table:
     """Figure 5 as a table: accuracy and consistency with a square erased."""
     model = _network("figure5", preset)
     columns = []
@@ -248,13 +248,5 @@ def table5(index: RecordIndex, preset: str) -> Table:
 
 
 TABLES: dict[str, Callable[[RecordIndex, str], Table]] = {
-    "table1": table1,
-    "table2": table2,
-    "shifts": shifts,
-    "table3": table3,
-    "table4": table4,
-    "figure5": erasure,
-    "table5": table5,
-    "ablation": ablation,
-    "digits": digits,
+    make.__name__: make for make in (table1, table2, shifts, table3, table4, figure5, table5, ablation, digits)
 }

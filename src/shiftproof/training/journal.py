@@ -22,7 +22,8 @@ class Journal:
 
     def __init__(self, folder: Path, step: int, epochs: int, tensorboard: bool) -> None:
         self.path = folder / "log.jsonl"
-        kept = [line for line in _lines(self.path) if _within(line, step, epochs)]
+        lines = self.path.read_text(errors="replace").splitlines() if self.path.exists() else []
+        kept = [line for line in lines if _within(line, step, epochs)]
         atomic_write(self.path, "".join(f"{line}\n" for line in kept).encode())
         self._file = self.path.open("a")
         self._board: Any = None
@@ -49,10 +50,6 @@ class Journal:
             self._file.close()
         if self._board is not None:
             self._board.close()
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(errors="replace").splitlines() if path.exists() else []
 
 
 def _within(line: str, step: int, epochs: int) -> bool:
