@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from shiftproof import progress
 from shiftproof.conversion import convert
-from shiftproof.data.augment import augment
-from shiftproof.data.batches import normalise
+from shiftproof.data.batches import augment, normalise
 from shiftproof.environment import machine
 from shiftproof.evaluation.efficiency import Layer, flops, forward, forward_backward, peak_memory, time_in_turns
 from shiftproof.ghs.backend.torch_backend import products
