@@ -1,4 +1,4 @@
-"""Small pictures as data URIs and small charts as SVG, for light and dark pages.
+"""What several tabs draw, for light and dark pages: small pictures, charts, a picture that can be dragged, a notice.
 
 Charts take their colours from the page (`app.css`). Pictures of signed values are transparent where the value is zero.
 """
@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
-from shiftproof.reports.html_page import pixels_uri
+from shiftproof.reports.html_page import picture_uri, pixels_uri
 
 POSITIVE, NEGATIVE = (0xE0, 0x52, 0x6A), (0x2F, 0x8F, 0xD0)
 SERIES = 6  # the page defines the colours s0 .. s5
@@ -87,3 +88,43 @@ def _svg(width: float, height: float, html: str, alternative: str, kind: str) ->
         f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(alternative)}" '
         f'preserveAspectRatio="none">{html}</svg>'
     )
+
+
+def draggable(picture: Tensor, shift: tuple[float, float], name: str, wrap: bool = True, overlay: str = "") -> str:
+    """A moved picture (C, H, W) that `app.js` lets the user drag; its shift stands below it.
+
+    With `wrap` a picture that is dragged over the edge continues on the other side.
+    """
+    label = escape(f"{name}, moved by {moved_by(shift)}")
+    return (
+        f'<div class="movable" data-pixels="{picture.shape[2]}" data-wrap="{int(wrap)}">'
+        f'<img src="{picture_uri(picture)}" alt="{label}" draggable="false">{overlay}</div>'
+        f'<p class="where"><b class="number">{moved_by(shift)}</b> rows, columns</p>'
+        '<p class="soft">Drag it, or click on it and use the arrow keys.</p>'
+    )
+
+
+def ring(place: tuple[int, int], size: tuple[int, int]) -> str:
+    """A ring around one cell (row, column) of a picture or a map with (rows, columns) cells."""
+    return f'<i class="ring" style="left:{(place[1] + 0.5) / size[1]:.3%};top:{(place[0] + 0.5) / size[0]:.3%}"></i>'
+
+
+def moved_by(shift: tuple[float, float]) -> str:
+    """A shift in words.
+
+    >>> moved_by((1, -0.125))
+    '(+1, -0.125)'
+    """
+    return "({})".format(", ".join(f"{v:+g}" if v else "0" for v in shift))
+
+
+def difference(value: float, exact: bool) -> str:
+    """A difference as a number; equal bits are said in words."""
+    if exact:
+        return '<b class="number good" data-exact="1">0.0 (equal bits)</b>'
+    return f'<b class="number" data-exact="0">{f"{value:.2f}" if value >= 0.005 else f"{value:.1e}"}</b>'
+
+
+def notice(*messages: str) -> str:
+    """Messages about what went wrong."""
+    return "".join(f'<p class="notice" role="alert">{escape(message)}</p>' for message in messages)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 
 from shiftproof.app import drawing
+from shiftproof.app.drawing import difference, draggable, notice, ring
 from shiftproof.app.ghs_options import Inside
-from shiftproof.app.html_parts import difference, draggable, notice, ring
 from shiftproof.app.layer_comparison import Comparison, MethodResult
 from shiftproof.reports.html_page import picture_uri
 

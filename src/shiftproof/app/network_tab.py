@@ -11,7 +11,7 @@ import gradio as gr
 from torch import Tensor
 
 from shiftproof.app import network_panels, networks
-from shiftproof.app.html_parts import draggable
+from shiftproof.app.drawing import draggable
 from shiftproof.app.layer_comparison import move
 from shiftproof.app.layer_tab import OWN, QUIET, STAGE, read_upload
 from shiftproof.app.networks import Library, Network
