@@ -10,22 +10,16 @@ from shiftproof.experiments import catalogue, records
 from shiftproof.experiments.records import RecordIndex
 from shiftproof.reports import figures, paper_tables
 
-FILES = {
-    "figure1": "figure1_symmetry.png",
-    "figure2": "figure2_functions.png",
-    "figure3": "figure3_process.png",
-    "figure4": "figure4_comparison.png",
-    "figure5": "figure5_erasure.png",
-    "aliasing": "aliasing.png",
+_FIGURES = {
+    "figure1": ("figure1_symmetry.png", "Figure 1. Invariance and equivariance: two of our operators on a real image."),
+    "figure2": ("figure2_functions.png", "Figure 2. Gaussian-Hermite functions."),
+    "figure3": ("figure3_process.png", "Figure 3. Gaussian-Hermite Sampling step by step."),
+    "figure4": ("figure4_comparison.png", "Figure 4. An image and its shifted copy, downsampled by each method."),
+    "figure5": ("figure5_erasure.png", "Figure 5. Consistency and accuracy with a square erased."),
+    "aliasing": ("aliasing.png", "Aliasing: the energy of a wave that survives downsampling, by its frequency."),
 }
-CAPTIONS = {
-    "figure1": "Figure 1. Invariance and equivariance: two of our operators on a real image.",
-    "figure2": "Figure 2. Gaussian-Hermite functions.",
-    "figure3": "Figure 3. Gaussian-Hermite Sampling step by step.",
-    "figure4": "Figure 4. An image and its shifted copy, downsampled by each method.",
-    "figure5": "Figure 5. Consistency and accuracy with a square erased.",
-    "aliasing": "Aliasing: the energy of a wave that survives downsampling, by its frequency.",
-}
+FILES = {name: file for name, (file, _) in _FIGURES.items()}
+CAPTIONS = {name: caption for name, (_, caption) in _FIGURES.items()}
 FROM_RECORDS = ("figure5", "aliasing")
 
 
