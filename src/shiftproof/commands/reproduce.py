@@ -106,17 +106,16 @@ def _run_missing(chosen: Sequence[str], folder: Path, options: argparse.Namespac
 
 def _draw(chosen: Sequence[str], index: RecordIndex, preset: str, out: Path) -> list[Path]:
     """Draw the chosen figures; returns their files. Figures 2 to 4 come with the cameraman experiment."""
-    from shiftproof.experiments import illustrations
-    from shiftproof.experiments.cameraman import load_image
+    from shiftproof.experiments.cameraman import load_image, outputs
     from shiftproof.reports import method_figures, paper_figures
 
     drawn = []
     if "figure1" in chosen:
         image, _ = load_image()
         methods = {"Invariance: GHS": "ghs", "Equivariance: APS": "aps"}
-        moved, outputs = illustrations.outputs(image, _SHIFT, methods)
+        moved, found = outputs(image, _SHIFT, methods)
         path = out / paper_figures.FILES["figure1"]
-        drawn.append(method_figures.symmetry(path, image, moved, _SHIFT, outputs))
+        drawn.append(method_figures.symmetry(path, image, moved, _SHIFT, found))
     if {"cameraman", "figure2", "figure3", "figure4"} & set(chosen):
         drawn += cameraman.perform(out)[1].values()
     return [*drawn, *paper_figures.draw(index, preset, out, chosen).values()]

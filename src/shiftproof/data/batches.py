@@ -77,34 +77,25 @@ def batches(
         images = data.images[chosen]
         if augmentation is not None:
             images = augmentation(images, generator(seed, epoch, 1, step))
-        mine = _part(len(chosen), rank, world)
-        weights = torch.ones(len(mine))
-        if not len(mine):
-            mine, weights = range(1), torch.zeros(1)
-        part = slice(mine.start, mine.stop)
-        yield Batch(step, images[part], data.labels[chosen[part]], weights, len(chosen))
+        labels = data.labels[chosen]
+        mine = images.tensor_split(world)[rank], labels.tensor_split(world)[rank]
+        weights = torch.ones(len(mine[1]))
+        if not len(weights):
+            mine, weights = (images[:1], labels[:1]), torch.zeros(1)
+        yield Batch(step, *mine, weights, len(chosen))
 
 
 def in_order(data: Images, batch_size: int, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
     """The share of all images that belongs to one process, in order, without augmentation."""
-    mine = _part(len(data.labels), rank, world)
-    for start in range(mine.start, mine.stop, batch_size):
-        part = slice(start, min(start + batch_size, mine.stop))
-        yield data.images[part], data.labels[part]
-
-
-def _part(count: int, rank: int, world: int) -> range:
-    """Which of `count` things belong to a process: consecutive ones; the first processes may have one more."""
-    small, extra = divmod(count, world)
-    start = rank * small + min(rank, extra)
-    return range(start, start + small + (rank < extra))
+    images, labels = (part.tensor_split(world)[rank] for part in (data.images, data.labels))
+    if len(labels):
+        yield from zip(torch.split(images, batch_size), torch.split(labels, batch_size))
 
 
 def normalise(
-    images: Tensor, mean: Sequence[float], std: Sequence[float], memory_format: torch.memory_format | None = None
+    images: Tensor, mean: Sequence[float], std: Sequence[float], form: torch.memory_format = torch.contiguous_format
 ) -> Tensor:
-    """8-bit images (B, C, H, W) as floats: (pixels / 255 - mean) / std, channel by channel."""
-    form = torch.contiguous_format if memory_format is None else memory_format
+    """8-bit images (B, C, H, W) as floats: (pixels / 255 - mean) / std, channel by channel, in a memory format."""
     x = images.to(torch.float32, memory_format=form)
     level, spread = (torch.tensor(v, dtype=torch.float32, device=x.device).view(1, -1, 1, 1) for v in (mean, std))
     return x.div_(255).sub_(level).div_(spread)
