@@ -16,9 +16,8 @@ EXAMPLES = (
 )
 
 # what functions call the options of the command
-_OPTIONS = {"name": "--dataset", "path": "--folder", "on": "--on", "parts": "--parts", "limit": "--limit"} | {
-    "shift_images": "--shift-images",
-    "seed": "--seed",
+_OPTIONS = {"name": "--dataset", "path": "--folder", "shift_images": "--shift-images"} | {
+    name: f"--{name}" for name in ("on", "parts", "limit", "seed")
 }
 
 

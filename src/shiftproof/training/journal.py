@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -84,11 +83,9 @@ class Display:
             self._run = self._bars.add_task(name, total=epochs * steps, note="")
             self._epoch = self._bars.add_task("epoch", total=steps, note="")
 
-    @contextlib.contextmanager
-    def shown(self) -> Iterator[None]:
-        """Show the bars inside this context."""
-        with self._bars or contextlib.nullcontext():
-            yield
+    def shown(self) -> contextlib.AbstractContextManager[Any]:
+        """A context in which the bars are shown."""
+        return self._bars or contextlib.nullcontext()
 
     def step(self, epoch: int, step: int, loss: float, accuracy: float, speed: float) -> None:
         """Update the bars after a step."""
