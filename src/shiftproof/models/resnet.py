@@ -7,6 +7,7 @@ same names as in torchvision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -172,12 +173,8 @@ class ResNet(nn.Module):
             self.add_module(self.stages[-1], nn.Sequential(*blocks))
         self.head = head
         self.size = checks.per_axis("size", size, 2)
-        positions = 1
-        if head == "flatten":
-            for n in self.size:
-                for _ in range(reductions):
-                    n = (n + 1) // 2
-                positions *= n
+        # halving `reductions` times, rounded up each time, is dividing once, rounded up
+        positions = math.prod(-(-n // 2**reductions) for n in self.size) if head == "flatten" else 1
         self.fc = nn.Linear(channels * positions, num_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
