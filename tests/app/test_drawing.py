@@ -3,7 +3,7 @@
 import numpy as np
 
 from helpers.app_pictures import as_pixels
-from shiftproof.app import drawing, html_parts
+from shiftproof.app import drawing
 
 
 def test_differences_that_are_not_zero_are_seen() -> None:
@@ -25,11 +25,6 @@ def test_nan_is_transparent_in_heat_maps() -> None:
     assert (as_pixels(drawing.heat(np.zeros((2, 2)), 0.0))[..., 3] == 255).all()
 
 
-def test_pictures_are_grey_or_in_colour() -> None:
-    assert as_pixels(drawing.picture(np.full((1, 2, 3), 0.5))).shape == (2, 3)
-    assert as_pixels(drawing.picture(np.full((3, 2, 3), 2.0))).tolist() == [[[255] * 3] * 3] * 2
-
-
 def test_text_from_outside_is_escaped() -> None:
-    assert "<b>" not in drawing.legend(["<b>"]) + html_parts.notice("<b>")
-    assert html_parts.difference(0.0001, False).count("1.0e-04") == 1
+    assert "<b>" not in drawing.legend(["<b>"]) + drawing.notice("<b>")
+    assert drawing.difference(0.0001, False).count("1.0e-04") == 1

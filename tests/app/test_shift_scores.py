@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from shiftproof.app import html_parts, network_panels, networks
+from shiftproof.app import drawing, network_panels, networks
 from shiftproof.app.shift_scores import PATHS, SHIFTS, ShiftScores, axis_shifts, grid_step, score_shifts
 from shiftproof.invariance import shift_error
 
@@ -99,4 +99,4 @@ def test_panels_of_networks_say_what_changed() -> None:
     changed = next((net, scores) for net, scores in pairs if scores.worst()[0])
     shift = changed[1].worst()[2]
     assert f"was {'abc'[changed[1].answer]}" in network_panels.panels([changed], shift, "diagonal")
-    assert 'data-pixels="8"' in html_parts.draggable(image[0], (1, 0), "x")
+    assert 'data-pixels="8"' in drawing.draggable(image[0], (1, 0), "x")

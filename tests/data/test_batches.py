@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shiftproof.data.augment import augment
-from shiftproof.data.batches import batches, derive_seed, generator, in_order, normalise, split, steps
+from shiftproof.data.batches import augment, batches, derive_seed, generator, in_order, normalise, split, steps
 from shiftproof.data.sets import Images
 
 

@@ -13,7 +13,7 @@ from shiftproof.evaluation.classifier import Classifier
 def test_the_border_is_what_it_is_called() -> None:
     """White pictures, a network that looks at the first pixel: of the 9 shifts by up to one pixel, 5 uncover it."""
     images, labels = white(900)
-    found = measure_accuracy(plain(corner, mean=0.25), images, labels, batch_size=400)
+    found = measure_accuracy(plain(corner, mean=0.25), images, labels)
     assert found["clean"]["value"] == found["circular"]["value"] == 1
     assert found["cropped"]["reflect"]["value"] == 1
     assert found["cropped"]["black"]["low"] < 4 / 9 < found["cropped"]["black"]["high"]
@@ -40,10 +40,10 @@ def test_parts_of_a_pixel() -> None:
 
 def test_seeds() -> None:
     data = dataset(200)
-    f = Classifier(lambda x: x[:, :, 0, 0], data.mean, data.std)
 
     def run(seed: int, batch_size: int = 250) -> dict[str, Any]:
-        return measure_accuracy(f, data.test.images, data.test.labels, seed=seed, batch_size=batch_size)
+        f = Classifier(lambda x: x[:, :, 0, 0], data.mean, data.std, batch_size)
+        return measure_accuracy(f, data.test.images, data.test.labels, seed=seed)
 
     assert run(seed=3) == run(seed=3, batch_size=7)
     assert run(seed=3) != run(seed=4)

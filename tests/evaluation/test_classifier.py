@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from helpers.known_classifiers import largest
-from shiftproof.evaluation.classifier import Classifier, evaluating, scores
+from helpers.known_classifiers import largest, unchanged
+from shiftproof.evaluation.classifier import Classifier, evaluating
 
 
 def test_normalises() -> None:
@@ -35,7 +35,7 @@ def test_batches(batch_size: int) -> None:
         shapes.add(tuple(x.shape))
         return largest(x)
 
-    found = scores(f, images, batch_size=batch_size, name="n", report=lambda *a: heard.append(a))
+    found = unchanged(f, 2, batch_size=batch_size, report=lambda *a: heard.append(a)).scores(images, name="n")
     assert torch.equal(found, largest(images.float() / 255))
     assert shapes == {(min(batch_size, 10), 2, 3, 3)}
     assert heard[-1] == ("n", 10, 10)
@@ -45,15 +45,16 @@ def test_changes_know_their_images() -> None:
     """A change is told which images it gets, and sees no copies."""
     images = torch.rand(10, 1, 2, 2)
     order = torch.arange(10.0)
-    found = scores(largest, images, lambda x, where: x * 0 + order[where, None, None, None], batch_size=4)
+    f = unchanged(largest, batch_size=4)
+    found = f.scores(images, lambda x, where: x * 0 + order[where, None, None, None])
     assert found[:, 0].tolist() == order.tolist()
 
 
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="at least one image"):
-        scores(largest, torch.rand(0, 1, 2, 2))
+        unchanged(largest).scores(torch.rand(0, 1, 2, 2))
     with pytest.raises(ValueError, match=r"must return scores \(3, classes\)"):
-        scores(lambda x: x, torch.rand(3, 1, 2, 2))
+        unchanged(lambda x: x).scores(torch.rand(3, 1, 2, 2))
 
 
 def test_modes_come_back() -> None:

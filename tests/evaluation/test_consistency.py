@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.known_classifiers import corner, dataset, largest
+from helpers.known_classifiers import corner, dataset, largest, unchanged
 from shiftproof.evaluation.consistency import aps_protocol, measure_consistency, measure_shifts
 from shiftproof.evaluation.statistics import proportion
 
 
 def test_an_invariant_classifier() -> None:
     """Circular shifts never change its answer, nor one bit of its scores."""
-    found = measure_consistency(largest, dataset(5).test.images, batch_size=16)
+    found = measure_consistency(unchanged(largest, 3, batch_size=16), dataset(5).test.images)
     assert found["aps_protocol"]["value"] == 1
     circular = found["all_pairs"]
     assert circular["exact"]
@@ -29,21 +29,21 @@ def test_one_pixel() -> None:
     """One of 64 shifts brings the bright pixel to the first place: pairs agree with (63/64)^2 + (1/64)^2."""
     x = torch.zeros(1, 1, 8, 8)
     x[0, 0, 2, 3] = 1
-    found = measure_shifts(corner, x, "all", "circular")
+    found = measure_shifts(unchanged(corner), x, "all", "circular")
     assert found["pairs"]["value"] == pytest.approx((63**2 + 1) / 64**2)
     assert found["reference"]["value"] == pytest.approx(63 / 64)
     assert found["largest_change"] == 1
     assert found["worst_shift"] == found["least_agreement"]["shift"] == [6, 5]
     assert found["least_agreement"]["value"] == found["map"][6][5] == 0
-    cropped = measure_shifts(corner, x.roll((-1, -2), (2, 3)), "all", "cropped")
+    cropped = measure_shifts(unchanged(corner), x.roll((-1, -2), (2, 3)), "all", "cropped")
     assert cropped["least_agreement"]["shift"] == cropped["worst_shift"] == [-1, -1]
 
 
 def test_a_sample_of_shifts_says_so() -> None:
     """Images of more than 4,096 pixels get 1,024 shifts, unless one asks for others."""
-    found = measure_consistency(largest, torch.rand(1, 2, 65, 64), batch_size=512)["all_pairs"]
+    found = measure_consistency(unchanged(largest, 2, batch_size=512), torch.rand(1, 2, 65, 64))["all_pairs"]
     assert (found["shifts"], found["possible_shifts"]) == (1024, 4160)
-    few = measure_consistency(largest, torch.rand(1, 2, 16, 16), shifts=10)["all_pairs"]
+    few = measure_consistency(unchanged(largest, 2), torch.rand(1, 2, 16, 16), shifts=10)["all_pairs"]
     assert (few["shifts"], few["possible_shifts"]) == (10, 256)
 
 
@@ -51,9 +51,9 @@ def test_the_last_batch_weighs_more() -> None:
     """The mean of batch means: two stable batches of four, a last one of one image that flips, give 2/3."""
     stripes = torch.tensor([1.0, 0.0]).repeat(4).expand(1, 1, 8, 8)
     images = torch.cat([torch.zeros(8, 1, 8, 8), stripes])
-    values = {round(aps_protocol(corner, images, batch=4, seed=s).value, 6) for s in range(12)}
+    values = {round(aps_protocol(unchanged(corner), images, batch=4, seed=s).value, 6) for s in range(12)}
     assert values == {round(2 / 3, 6), 1.0}
-    assert aps_protocol(corner, images, batch=4).n == 9
+    assert aps_protocol(unchanged(corner), images, batch=4).n == 9
 
 
 def test_the_shifts_of_the_protocol() -> None:
@@ -66,7 +66,7 @@ def test_the_shifts_of_the_protocol() -> None:
 
     images = torch.zeros(600, 1, 9, 9)
     images[:, 0, 4, 4] = 1
-    aps_protocol(f, images, batch=2, batch_size=100)
+    aps_protocol(unchanged(f, batch_size=100), images, batch=2)
     places = torch.tensor(seen).view(2, 300, 2, 2) - 4  # (which, batch, image, axis)
     assert torch.equal(places[:, :, 0], places[:, :, 1])
     for axis in (0, 1):
@@ -75,6 +75,6 @@ def test_the_shifts_of_the_protocol() -> None:
 
 def test_seeds() -> None:
     images = dataset(40).test.images
-    f = lambda x: x[:, :, 0, 0]  # noqa: E731
+    f = unchanged(lambda x: x[:, :, 0, 0], 3)
     assert measure_consistency(f, images, shift_images=4) == measure_consistency(f, images, shift_images=4)
     assert measure_consistency(f, images, shift_images=4) != measure_consistency(f, images, shift_images=4, seed=1)

@@ -19,4 +19,4 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def record(finished: Path) -> records.Record:
-    return evaluate.evaluate(evaluate.from_run(finished), QUICK)
+    return evaluate.evaluate(evaluate.from_run(finished, QUICK), QUICK)

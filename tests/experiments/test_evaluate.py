@@ -12,7 +12,7 @@ from PIL import Image
 
 from shiftproof.commands.main import main
 from shiftproof.experiments import evaluate, records
-from shiftproof.experiments.settings import Settings
+from shiftproof.experiments.records import Settings
 
 
 def test_a_run_is_evaluated_and_put_on_record(
@@ -54,8 +54,8 @@ def test_a_run_is_evaluated_and_put_on_record(
 
 def test_the_held_out_images(finished: Path) -> None:
     """`on="validation"` evaluates on all images that the run held out, though it trained on few."""
-    subject = evaluate.from_run(finished, on="validation")
-    own = evaluate.from_run(finished).dataset
+    subject = evaluate.from_run(finished, Settings(on="validation"))
+    own = evaluate.from_run(finished, Settings()).dataset
     assert len(subject.dataset.test.labels) == round(0.1 * len(own.train.labels)) > 64
     settings = Settings(parts=("accuracy",), on="validation")
     assert evaluate.evaluate(subject, settings)["dataset"]["part"] == "validation"
@@ -113,7 +113,7 @@ def test_weights_that_do_not_fit(finished: Path, tmp_path: Path) -> None:
     config["model"]["name"] = "resnet56"
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="does not fit the configuration beside it"):
-        evaluate.from_run(tmp_path)
+        evaluate.from_run(tmp_path, Settings())
 
 
 def test_an_unfinished_run_is_not_evaluated(finished: Path, tmp_path: Path) -> None:
@@ -121,12 +121,12 @@ def test_an_unfinished_run_is_not_evaluated(finished: Path, tmp_path: Path) -> N
     shutil.copytree(finished, tmp_path / "run")
     (tmp_path / "run" / "result.json").unlink()
     with pytest.raises(ValueError, match="the run is not finished"):
-        evaluate.from_run(tmp_path / "run")
+        evaluate.from_run(tmp_path / "run", Settings())
 
 
 def test_records_do_not_overwrite_one_another(finished: Path, record: records.Record) -> None:
     """Other weights of a network of one's own, or other data, are another record."""
-    subject = evaluate.from_run(finished)
+    subject = evaluate.from_run(finished, Settings())
     quick = Settings(parts=("accuracy",), limit=4)
 
     def key(**changes: Any) -> str:

@@ -32,6 +32,11 @@ def plain(f: Any, mean: float = 0.0) -> Classifier:
     return Classifier(lambda x: f(x + mean), [mean], [1.0])
 
 
+def unchanged(f: Any, channels: int = 1, **how: Any) -> Classifier:
+    """A classifier whose model sees the pictures as they are."""
+    return Classifier(f, [0.0] * channels, [1.0] * channels, **how)
+
+
 def white(count: int, size: int = 8) -> tuple[Tensor, Tensor]:
     return torch.full((count, 1, size, size), 255, dtype=torch.uint8), torch.ones(count, dtype=torch.int64)
 

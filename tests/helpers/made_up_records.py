@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.experiments import records
-from shiftproof.experiments.index import RecordIndex
+from shiftproof.experiments.records import RecordIndex
 from shiftproof.reports import paper_tables
 from shiftproof.reports.table import Cell, Table
 from shiftproof.training.config import Config

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shiftproof.experiments.settings import Settings
+from shiftproof.experiments.records import Settings
 from shiftproof.ghs.kernel import Local
 from shiftproof.layers import registry
 

@@ -74,7 +74,7 @@ def moved_components(layer: Downsample, selection: Tensor, shift: Sequence[int])
 def decided(layer: Downsample, x: Tensor) -> Tensor:
     """Whether one component is better than the others, by more than rounding. (B,) booleans"""
     assert isinstance(layer, APS | LPS)
-    dense = layer._dense(x)
+    dense = layer.dense(x)
     if isinstance(layer, LPS):
         scores = layer.logits(dense).double()
     else:

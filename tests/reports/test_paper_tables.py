@@ -82,7 +82,7 @@ def test_paths_lead_to_metrics() -> None:
     aliasing = {"aliased": 0.01, "matrix": {"constant": [0.9, 1.1], "kept": 1.0, "leaked": 0.0, "commutation": 0.08}}
     more: dict[str, Any] = {"robustness": robustness, "consistency": consistency, "aliasing": aliasing}
     made = index(record(config, 0.8, **more))
-    assert cell(paper_tables.erasure(made, "laptop"), "ghs", "accuracy, 6 px").values == (50.0,)
+    assert cell(paper_tables.figure5(made, "laptop"), "ghs", "accuracy, 6 px").values == (50.0,)
     assert cell(paper_tables.table4(made, "laptop"), "ghs", "consistency, rotated by 180°").values == (90.0,)
     assert cell(paper_tables.table4(made, "laptop"), "ghs", "accuracy, flipped vertically").values == (30.0,)
     assert cell(paper_tables.table1(made, "laptop"), "ghs", "ResNet-20").values == (99.0,)

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.made_up_records import index, record
 from shiftproof.experiments import catalogue
-from shiftproof.experiments.index import RecordIndex
+from shiftproof.experiments.records import RecordIndex
 from shiftproof.reports import html_page, paper_tables, table_formats
 from shiftproof.reports.table import Cell, Table
 

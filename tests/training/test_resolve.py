@@ -11,8 +11,7 @@ from shiftproof.training import config as configuration
 from shiftproof.training import resolve as resolving
 from shiftproof.training.config import Config, configure, unflatten
 from shiftproof.training.loop import train
-from shiftproof.training.resolve import resolve, restore
-from shiftproof.training.stored import first_options
+from shiftproof.training.resolve import first_options, resolve, restore
 
 OLD_KERNEL = "hermite(orders=4N, sigma=band, extension=periodic, projection=quadrature, gain=unit, taper=gaussian)"
 

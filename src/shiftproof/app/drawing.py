@@ -1,37 +1,23 @@
-"""Small pictures as data URIs and small charts as SVG, for light and dark pages.
+"""What several tabs draw, for light and dark pages: small pictures, charts, a picture that can be dragged, a notice.
 
 Charts take their colours from the page (`app.css`). Pictures of signed values are transparent where the value is zero.
 """
 
 from __future__ import annotations
 
-import base64
 import functools
-import io
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
+
+from shiftproof.reports.html_page import picture_uri, pixels_uri
 
 POSITIVE, NEGATIVE = (0xE0, 0x52, 0x6A), (0x2F, 0x8F, 0xD0)
 SERIES = 6  # the page defines the colours s0 .. s5
-
-
-def png(pixels: npt.NDArray[np.uint8]) -> str:
-    """Pixels (H, W), (H, W, 3) or (H, W, 4) as a data URI."""
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="PNG", compress_level=1)
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-
-def picture(values: npt.NDArray[Any]) -> str:
-    """A picture (C, H, W) of one or three channels; values are clipped to [0, 1]."""
-    pixels = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
-    return png(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
 
 
 def signed(values: npt.NDArray[Any], scale: float) -> str:
@@ -39,7 +25,7 @@ def signed(values: npt.NDArray[Any], scale: float) -> str:
     share = np.clip(np.nan_to_num(values / scale), -1, 1)
     pixels = np.where((share > 0)[..., None], (*POSITIVE, 0), (*NEGATIVE, 0)).astype(np.uint8)
     pixels[..., 3] = np.ceil(np.abs(share) * 255)  # rounded up, so that only zero is fully transparent
-    return png(pixels)
+    return pixels_uri(pixels)
 
 
 def heat(values: npt.NDArray[Any], top: float) -> str:
@@ -47,7 +33,7 @@ def heat(values: npt.NDArray[Any], top: float) -> str:
     share = np.clip(np.nan_to_num(values / (top or 1.0), posinf=1.0), 0, 1)
     pixels = _colours()[np.rint(share * 255).astype(int)]
     pixels[np.isnan(values), 3] = 0
-    return png(pixels)
+    return pixels_uri(pixels)
 
 
 @functools.cache
@@ -91,14 +77,10 @@ def bars(shares: Sequence[float], series: Sequence[int], titles: Sequence[str], 
     return _svg(width, height + foot, "".join(parts), alternative, "bars")
 
 
-def legend(names: Sequence[str], series: Sequence[int] | None = None) -> str:
+def legend(names: Sequence[str]) -> str:
     """Each name after a square of its colour."""
-    numbers = range(len(names)) if series is None else series
-    return (
-        '<p class="legend">'
-        + " ".join(f'<span><i class="s{k % SERIES}"></i>{escape(name)}</span>' for k, name in zip(numbers, names))
-        + "</p>"
-    )
+    items = " ".join(f'<span><i class="s{k % SERIES}"></i>{escape(name)}</span>' for k, name in enumerate(names))
+    return f'<p class="legend">{items}</p>'
 
 
 def _svg(width: float, height: float, html: str, alternative: str, kind: str) -> str:
@@ -106,3 +88,43 @@ def _svg(width: float, height: float, html: str, alternative: str, kind: str) ->
         f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(alternative)}" '
         f'preserveAspectRatio="none">{html}</svg>'
     )
+
+
+def draggable(picture: Tensor, shift: tuple[float, float], name: str, wrap: bool = True, overlay: str = "") -> str:
+    """A moved picture (C, H, W) that `app.js` lets the user drag; its shift stands below it.
+
+    With `wrap` a picture that is dragged over the edge continues on the other side.
+    """
+    label = escape(f"{name}, moved by {moved_by(shift)}")
+    return (
+        f'<div class="movable" data-pixels="{picture.shape[2]}" data-wrap="{int(wrap)}">'
+        f'<img src="{picture_uri(picture)}" alt="{label}" draggable="false">{overlay}</div>'
+        f'<p class="where"><b class="number">{moved_by(shift)}</b> rows, columns</p>'
+        '<p class="soft">Drag it, or click on it and use the arrow keys.</p>'
+    )
+
+
+def ring(place: tuple[int, int], size: tuple[int, int]) -> str:
+    """A ring around one cell (row, column) of a picture or a map with (rows, columns) cells."""
+    return f'<i class="ring" style="left:{(place[1] + 0.5) / size[1]:.3%};top:{(place[0] + 0.5) / size[0]:.3%}"></i>'
+
+
+def moved_by(shift: tuple[float, float]) -> str:
+    """A shift in words.
+
+    >>> moved_by((1, -0.125))
+    '(+1, -0.125)'
+    """
+    return "({})".format(", ".join(f"{v:+g}" if v else "0" for v in shift))
+
+
+def difference(value: float, exact: bool) -> str:
+    """A difference as a number; equal bits are said in words."""
+    if exact:
+        return '<b class="number good" data-exact="1">0.0 (equal bits)</b>'
+    return f'<b class="number" data-exact="0">{f"{value:.2f}" if value >= 0.005 else f"{value:.1e}"}</b>'
+
+
+def notice(*messages: str) -> str:
+    """Messages about what went wrong."""
+    return "".join(f'<p class="notice" role="alert">{escape(message)}</p>' for message in messages)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from html import escape
 
 from shiftproof.app import drawing
+from shiftproof.app.drawing import difference, draggable, notice, ring
 from shiftproof.app.ghs_options import Inside
-from shiftproof.app.html_parts import difference, draggable, notice, ring
 from shiftproof.app.layer_comparison import Comparison, MethodResult
+from shiftproof.reports.html_page import picture_uri
 
 SCALE = 0.25  # of all difference pictures, so that they can be compared
 LAWS = {
@@ -46,7 +47,7 @@ def _method(result: MethodResult) -> str:
     height, width = result.difference.shape
     same = '<b class="same">equal bits</b>' if result.exact else ""
     return (
-        f'{head}<div class="stack"><figure><img src="{drawing.picture(result.output.numpy())}" alt="output of {name}">'
+        f'{head}<div class="stack"><figure><img src="{picture_uri(result.output)}" alt="output of {name}">'
         f"<figcaption>output, {height} x {width}</figcaption></figure>"
         f'<figure><div class="blank"><img src="{drawing.signed(result.difference.numpy(), SCALE)}" '
         f'alt="difference of {name}">{same}</div><figcaption>difference</figcaption></figure></div>'

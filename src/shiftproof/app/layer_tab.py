@@ -8,8 +8,8 @@ import gradio as gr
 from torch import Tensor
 
 from shiftproof.app import layer_panels
+from shiftproof.app.drawing import notice
 from shiftproof.app.ghs_options import CHOICES, Settings, look_inside
-from shiftproof.app.html_parts import notice
 from shiftproof.app.layer_comparison import KINDS, METHODS, REACH, compare
 from shiftproof.app.sample_pictures import SAMPLES, sample
 from shiftproof.app.uploads import take_picture

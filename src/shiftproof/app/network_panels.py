@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from shiftproof.app import drawing
-from shiftproof.app.html_parts import difference, moved_by, ring
+from shiftproof.app.drawing import difference, moved_by, ring
 from shiftproof.app.networks import Network
 from shiftproof.app.shift_scores import ShiftScores
 from shiftproof.reports.words import percent

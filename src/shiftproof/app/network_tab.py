@@ -11,7 +11,7 @@ import gradio as gr
 from torch import Tensor
 
 from shiftproof.app import network_panels, networks
-from shiftproof.app.html_parts import draggable
+from shiftproof.app.drawing import draggable
 from shiftproof.app.layer_comparison import move
 from shiftproof.app.layer_tab import OWN, QUIET, STAGE, read_upload
 from shiftproof.app.networks import Library, Network
@@ -35,23 +35,19 @@ class ScoreCache:
     """Scores of the networks over all shifts. Those for pictures that are not uploads are computed once and kept."""
 
     def __init__(self, library: Library, data_dir: Path | None) -> None:
-        self.library, self.data_dir = library, data_dir
+        self.families, self.data_dir = library.families, data_dir
         self.kept: dict[tuple[Network, str], ShiftScores] = {}
-
-    def networks(self, family: str) -> list[Network]:
-        """The networks of a family."""
-        return self.library.families[family]
 
     def pictures(self, family: str, own: Tensor | None) -> list[str]:
         """The names of the pictures to choose from."""
-        names = list(networks.pictures(self.networks(family)[0], self.data_dir))
+        names = list(networks.pictures(self.families[family][0], self.data_dir))
         return names + ([OWN] if own is not None else [])
 
     def compute(
         self, family: str, picture: str, own: Tensor | None, chosen: list[str], report: Callable[..., object]
     ) -> Result:
         """The scores of the chosen networks for all shifts of a picture."""
-        every = self.networks(family)
+        every = self.families[family]
         members = [n for n in every if n.name in chosen]
         if chosen and not members:  # names of another family, which the page has not replaced yet
             members = every[:SHOWN]
@@ -82,7 +78,7 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
         return
     cache = ScoreCache(library, data_dir)
     families = list(library.families)
-    names = [n.name for n in cache.networks(families[0])]
+    names = [n.name for n in library.families[families[0]]]
     own, result = gr.State(None), gr.State(None)
     with gr.Row(equal_height=False):
         with gr.Column(scale=1, min_width=270, elem_classes="controls"):
@@ -111,7 +107,7 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
         path: str,
         progress: gr.Progress = gr.Progress(),  # noqa: B008
     ) -> list[Any]:
-        members = cache.networks(family)
+        members = library.families[family]
         names, choices = [n.name for n in members], cache.pictures(family, own)
         step = grid_step(members[0])
         limits = [axis_shifts(n, step) for n in members[0].size[1:]]

@@ -7,7 +7,8 @@ from typing import Any
 
 import gradio as gr
 
-from shiftproof.app import html_parts, your_model
+from shiftproof.app import your_model
+from shiftproof.app.drawing import notice
 from shiftproof.app.layer_comparison import KINDS
 from shiftproof.app.layer_tab import QUIET
 from shiftproof.app.uploads import FILE_BYTES, PICTURES, take_pictures
@@ -96,7 +97,7 @@ def measure(
         else:
             html = your_model.measure_file(Path(model), request, report)
     except ValueError as error:
-        html = html_parts.notice(str(error))
+        html = notice(str(error))
     finally:
         for file in (model, weights):
             if file is not None:

@@ -47,21 +47,23 @@ def perform(
     out: Path, path: Path | None = None, size: int = 32, shift: tuple[int, int] = (1, 1)
 ) -> tuple[dict[str, Any], dict[str, Path]]:
     """Write `cameraman.json` and figures 2 to 4; returns the numbers and the figures by name."""
-    from shiftproof.experiments import cameraman, illustrations
+    import torch
+
+    from shiftproof.experiments import cameraman
+    from shiftproof.ghs.functions import gauss_hermite
     from shiftproof.reports import method_figures
     from shiftproof.reports.paper_figures import FILES
     from shiftproof.safe_io.atomic import atomic_write
 
     image, name = cameraman.load_image(path, size)
     record = cameraman.measure_differences(image, name, shift)
-    moved, outputs = illustrations.outputs(
+    moved, outputs = cameraman.outputs(
         image, shift, {"max pooling": "max", "LPF-3": "lpf", "APS-3": "aps", "GHS": "ghs"}
     )
-    sigma = 0.75
-    x, values = illustrations.function_curves(5, sigma)
+    sigma, x = 0.75, torch.linspace(-4.2, 4.2, 801, dtype=torch.float64)
     figures = {
-        "figure2": method_figures.functions(out / FILES["figure2"], x, values, sigma),
-        "figure3": method_figures.process(out / FILES["figure3"], shift, *illustrations.sampling_steps(image, shift)),
+        "figure2": method_figures.functions(out / FILES["figure2"], x, gauss_hermite(5, x, sigma), sigma),
+        "figure3": method_figures.process(out / FILES["figure3"], shift, *cameraman.sampling_steps(image, shift)),
         "figure4": method_figures.comparison(out / FILES["figure4"], image, moved, shift, outputs),
     }
     atomic_write(out / "cameraman.json", (json.dumps(record, indent=2) + "\n").encode())

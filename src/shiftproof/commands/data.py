@@ -7,13 +7,9 @@ import importlib
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shiftproof import checks, progress
 from shiftproof.commands.shared import add_actions, add_data_dir
-
-if TYPE_CHECKING:
-    from shiftproof.data.store import Status
 
 HELP = "Get, import and list data sets."
 EXAMPLES = ("get cifar10 mnist", "import ~/downloads", "list")
@@ -37,43 +33,38 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     from shiftproof.data.store import data_root
 
-    root = data_root(options.data_dir)
-    if options.action == "get":
-        _get(options.names, root, options.json)
-    elif options.action == "import":
-        _import(options.folder, root, options.json)
-    else:
-        _list(root, options.json)
+    {"get": _get, "import": _import, "list": _list}[options.action](options, data_root(options.data_dir))
     return 0
 
 
-def _get(names: list[str], root: Path, as_json: bool) -> None:
+def _get(options: argparse.Namespace, root: Path) -> None:
     """Fetch what is not there, verified."""
     from shiftproof.data.fetch import fetch_dataset
     from shiftproof.data.sources import SOURCES
     from shiftproof.data.store import BUNDLED
 
-    for name in names:
+    for name in options.names:
         checks.choice("NAME", name, (*SOURCES, *BUNDLED))
     origins = {}
-    for name in names:
+    for name in options.names:
         if name in BUNDLED:
             importlib.import_module("sklearn")  # where it is missing, the command line says how to get it
             origins[name] = "bundled with scikit-learn"
         else:
             with progress.reporting("fetching", bytes_=True) as report:
                 origins[name] = fetch_dataset(name, root, report)
-        if not as_json:
+        if not options.json:
             print(f"{name}: {origins[name]}")
-    if as_json:
+    if options.json:
         print(json.dumps({"root": str(root), "sets": origins}, indent=2))
 
 
-def _import(folder: Path, root: Path, as_json: bool) -> None:
+def _import(options: argparse.Namespace, root: Path) -> None:
     """Verify the official files under a folder, in any layout, and copy them to the store."""
     from shiftproof.data import store
     from shiftproof.data.sources import SOURCES
 
+    folder: Path = options.folder
     if not folder.is_dir():
         raise ValueError(f"{folder}: not a folder.")
     added: dict[str, list[str]] = {}
@@ -86,10 +77,10 @@ def _import(folder: Path, root: Path, as_json: bool) -> None:
             continue
         if found:
             added.setdefault(name, []).extend(found)
-            if not as_json:
+            if not options.json:
                 print(f"{name}: {', '.join(found)} from {path}")
     states = [store.status(name, root) for name in added]
-    if as_json:
+    if options.json:
         result = {"root": str(root), "added": added, "sets": [asdict(s) for s in states], "refused": refused}
         print(json.dumps(result, indent=2))
     else:
@@ -104,19 +95,15 @@ def _import(folder: Path, root: Path, as_json: bool) -> None:
         )
 
 
-def _list(root: Path, as_json: bool) -> None:
+def _list(options: argparse.Namespace, root: Path) -> None:
     """Print how much of each set is there."""
     from shiftproof.data.sources import SOURCES
     from shiftproof.data.store import BUNDLED, status
 
     found = [status(name, root) for name in (*SOURCES, *BUNDLED)]
-    if as_json:
+    if options.json:
         print(json.dumps({"root": str(root), "sets": [asdict(item) for item in found]}, indent=2))
-    else:
-        _show(found, root)
-
-
-def _show(found: list[Status], root: Path) -> None:
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write figures, runs, records and the page; what is on record is not run again. Returns the exit code."""
     from shiftproof.experiments import catalogue, sweep
-    from shiftproof.experiments.index import RecordIndex
-    from shiftproof.reports import demo_page, paper_tables, table_formats
+    from shiftproof.experiments.records import RecordIndex
+    from shiftproof.reports import html_report, paper_tables, table_formats
     from shiftproof.safe_io.atomic import atomic_write
 
     out: Path = options.out
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     failed = sweep.complete(configs, settings=settings, runs=out / "runs", recorded=recorded, data_dir=None)
     index = RecordIndex.read([folder] if folder.is_dir() else [])
     table = paper_tables.digits(index, PRESET)
-    atomic_write(page, demo_page.build(index, PRESET, table, record, figures["figure4"]).encode())
+    atomic_write(page, html_report.build_demo(index, PRESET, table, record, figures["figure4"]).encode())
     if options.json:
         print(json.dumps({"cameraman": record, "digits": table.to_dict(), "report": str(page)}, indent=2))
     else:

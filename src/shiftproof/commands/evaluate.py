@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shiftproof import progress
 from shiftproof.commands.shared import add_data_dir, naming_arguments
-
-if TYPE_CHECKING:
-    from shiftproof.experiments.evaluate import Subject
-    from shiftproof.experiments.settings import Settings
 
 HELP = "Measure a network on a data set; write a record."
 EXAMPLES = (
@@ -22,9 +16,8 @@ EXAMPLES = (
 )
 
 # what functions call the options of the command
-_OPTIONS = {"name": "--dataset", "path": "--folder", "on": "--on", "parts": "--parts", "limit": "--limit"} | {
-    "shift_images": "--shift-images",
-    "seed": "--seed",
+_OPTIONS = {"name": "--dataset", "path": "--folder", "shift_images": "--shift-images"} | {
+    name: f"--{name}" for name in ("on", "parts", "limit", "seed")
 }
 
 
@@ -53,16 +46,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure, print, draw and write the record; returns the exit code."""
     from shiftproof import environment
+    from shiftproof.data.sets import load_dataset
     from shiftproof.experiments import evaluate, records
-    from shiftproof.reports import record_figures, summary
+    from shiftproof.models.loading import load_model
+    from shiftproof.reports import figures, summary
 
     environment.code()  # the commit as it is now, even if files change meanwhile
+    source: str = options.source
+    is_run = Path(source).is_dir()
+    which = (options.weights if is_run else None) or "best"
+    if which not in ("best", "final"):
+        raise ValueError(f"`--weights` (={which!r}) of a run must be best or final.")
     with naming_arguments(_OPTIONS):
-        settings = _settings(options)
-        subject = _subject(options, settings)
+        settings = records.Settings(
+            on=options.on,
+            parts=tuple(options.parts or records.Settings.parts),
+            weights=which,
+            limit=options.limit,
+            shift_images=options.shift_images,
+            seed=options.seed,
+        )
+        if is_run:
+            subject = evaluate.from_run(Path(source), settings, options.data_dir, options.dataset, options.folder)
+        else:
+            _check_own(options)
+            model = load_model(source, None if options.weights is None else Path(options.weights))
+            dataset = load_dataset(options.dataset, options.data_dir, path=options.folder)
+            subject = evaluate.Subject(model, dataset, source.replace(":", "-"))
         with progress.reporting(subject.title) as report:
             record = evaluate.evaluate(subject, settings, report)
-    written = [records.write(record, options.records), *record_figures.draw(record, options.records)]
+    written = [records.write(record, options.records), *figures.draw_record(record, options.records)]
     if options.json:
         print(json.dumps(record | {"files": [str(p) for p in written]}, indent=2))
     else:
@@ -72,39 +85,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(options: argparse.Namespace) -> Settings:
-    from shiftproof.experiments.settings import Settings
-
-    settings = Settings(on=options.on, limit=options.limit, shift_images=options.shift_images, seed=options.seed)
-    if options.parts:
-        settings = dataclasses.replace(settings, parts=tuple(options.parts))
-    if _is_run(options):
-        which = options.weights or "best"
-        if which not in ("best", "final"):
-            raise ValueError(f"`--weights` (={which!r}) of a run must be best or final.")
-        settings = dataclasses.replace(settings, weights=which)
-    return settings
-
-
-def _is_run(options: argparse.Namespace) -> bool:
-    return Path(options.source).is_dir()
-
-
-def _subject(options: argparse.Namespace, settings: Settings) -> Subject:
-    """The network and the data set that were asked for."""
-    from shiftproof.data.sets import load_dataset
-    from shiftproof.experiments.evaluate import Subject, from_run
-    from shiftproof.models.loading import load_model
-
-    source: str = options.source
-    if _is_run(options):
-        return from_run(Path(source), settings.weights, options.dataset, options.data_dir, options.folder, settings.on)
-    if ":" not in source:
-        raise ValueError(f"{source}: neither the folder of a run nor `module:factory` nor `timm:NAME`.")
-    if settings.on != "test":
+def _check_own(options: argparse.Namespace) -> None:
+    """What a network of the user's own needs."""
+    if ":" not in options.source:
+        raise ValueError(f"{options.source}: neither the folder of a run nor `module:factory` nor `timm:NAME`.")
+    if options.on != "test":
         raise ValueError("`--on validation` is for runs, which know the images they held out.")
     if options.dataset is None:
         raise ValueError("`--dataset` must name the data set on which a network of your own is evaluated.")
-    model = load_model(source, None if options.weights is None else Path(options.weights))
-    dataset = load_dataset(options.dataset, options.data_dir, path=options.folder)
-    return Subject(model, dataset, source.replace(":", "-"))

@@ -49,7 +49,11 @@ def run(options: argparse.Namespace) -> int:
     from shiftproof.safe_io.pictures import find_pictures
 
     console = wide_console(120)
-    shifts = _shifts(options.shifts)
+    shifts = options.shifts
+    if shifts not in (None, "all"):
+        if not shifts.isdecimal():
+            raise ValueError(f"`--shifts` (={shifts!r}) must be all or a number.")
+        shifts = checks.integer("--shifts", int(shifts))
     kinds = [checks.choice("--kinds", kind, KINDS) for kind in options.kinds or KINDS]
     predictor = load_predictor(options.source, options.weights)
     files = find_pictures(options.images)
@@ -78,14 +82,6 @@ def run(options: argparse.Namespace) -> int:
         console.print(result.table())
         print(f"wrote {options.out}")
     return 0
-
-
-def _shifts(text: str | None) -> str | int | None:
-    if text is None or text == "all":
-        return text
-    if not text.isdecimal():
-        raise ValueError(f"`--shifts` (={text!r}) must be all or a number.")
-    return checks.integer("--shifts", int(text))
 
 
 def _read_images(files: Sequence[Path], predictor: Predictor, side: int | None) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shiftproof import progress
-from shiftproof.commands.shared import add_actions, wide_console
+from shiftproof.commands.shared import add_actions, add_places, wide_console
 
 HELP = "List, show, check or migrate records."
 EXAMPLES = (
@@ -28,14 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "migrate": "rewrite records of an earlier version, numbers untouched",
     }
     for action in add_actions(parser, actions).values():
-        action.add_argument(
-            "places",
-            nargs="*",
-            type=Path,
-            default=[Path("records")],
-            metavar="FILE",
-            help="files or folders of records; default: records",
-        )
+        add_places(action, "records")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -98,19 +91,10 @@ def _migrate(paths: Sequence[Path], as_json: bool) -> int:
     with progress.reporting("migrate") as report:
         done = migrate_files(paths, report)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "migrated": {str(old): str(new) for old, new in done.migrated.items()},
-                    "current": [str(path) for path in done.current],
-                    "failed": {str(path): reason for path, reason in done.failed.items()},
-                },
-                indent=2,
-            )
-        )
+        print(json.dumps(done, indent=2))
     else:
-        for reason in done.failed.values():
+        for reason in done["failed"].values():
             print(reason)
-        numbers = f"{len(done.migrated)} migrated, {len(done.current)} already new, {len(done.failed)} failed"
-        print(f"{len(paths)} records: {numbers}")
-    return 1 if done.failed else 0
+        migrated, current, failed = map(len, done.values())
+        print(f"{len(paths)} records: {migrated} migrated, {current} already new, {failed} failed")
+    return 1 if done["failed"] else 0

@@ -7,27 +7,22 @@ import json
 from collections import Counter
 from pathlib import Path
 
+from shiftproof.commands.shared import add_places
+
 HELP = "One page with all tables, figures and heat maps of some records."
 EXAMPLES = ("results/records", "records/*.json -o page.html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument(
-        "places",
-        nargs="*",
-        type=Path,
-        default=[Path("results/records")],
-        metavar="FILE",
-        help="records, or folders of them; default: results/records",
-    )
+    add_places(parser, "results/records")
     parser.add_argument("--preset", help="the runs to show; default: the preset most records have")
     parser.add_argument("-o", "--out", type=Path, default=Path("report.html"), metavar="FILE", help="the page")
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the page of the records in files and folders; returns the exit code."""
-    from shiftproof.experiments.index import RecordIndex
+    from shiftproof.experiments.records import RecordIndex
     from shiftproof.reports import html_report
     from shiftproof.safe_io.atomic import atomic_write
 

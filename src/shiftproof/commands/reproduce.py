@@ -14,9 +14,7 @@ from shiftproof.commands import cameraman
 from shiftproof.commands.shared import SEEDS, add_data_dir, wide_console
 
 if TYPE_CHECKING:
-    from shiftproof.experiments.index import RecordIndex
-    from shiftproof.experiments.settings import Settings
-    from shiftproof.reports.table import Table
+    from shiftproof.experiments.records import RecordIndex, Settings
     from shiftproof.training.config import Config
 
 HELP = "Tables and figures of the paper, from records; run what is missing."
@@ -44,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
 
     The document always has every table and every figure there is, whatever names were chosen.
     """
-    from shiftproof.experiments.index import RecordIndex
-    from shiftproof.reports import markdown_report, paper_figures, table_formats
+    from shiftproof.experiments.records import RecordIndex
+    from shiftproof.reports import markdown_report, paper_figures, paper_tables, table_formats
     from shiftproof.safe_io.atomic import atomic_write
 
     chosen = choose(options.names)
@@ -53,7 +51,11 @@ def run(options: argparse.Namespace) -> int:
     failed = not options.draw_only and _run_missing(chosen, folder, options)
     index = RecordIndex.read([folder] if folder.is_dir() else [])
     drawn = _draw(chosen, index, options.preset, out)
-    tables = _tables(index, options.preset, out)
+    tables = [make(index, options.preset) for make in paper_tables.TABLES.values()]
+    if (file := out / "cameraman.json").exists():
+        tables.insert(0, paper_tables.cameraman(json.loads(file.read_text())))
+    if (file := out / "layers.json").exists():
+        tables.append(paper_tables.table6(json.loads(file.read_text())))
     figures = {name: file for name, file in paper_figures.FILES.items() if (out / file).exists()}
     address = Path(os.path.relpath(folder, out)).as_posix()
     document = out / "README.md"
@@ -104,29 +106,16 @@ def _run_missing(chosen: Sequence[str], folder: Path, options: argparse.Namespac
 
 def _draw(chosen: Sequence[str], index: RecordIndex, preset: str, out: Path) -> list[Path]:
     """Draw the chosen figures; returns their files. Figures 2 to 4 come with the cameraman experiment."""
-    from shiftproof.experiments import illustrations
-    from shiftproof.experiments.cameraman import load_image
+    from shiftproof.experiments.cameraman import load_image, outputs
     from shiftproof.reports import method_figures, paper_figures
 
     drawn = []
     if "figure1" in chosen:
         image, _ = load_image()
         methods = {"Invariance: GHS": "ghs", "Equivariance: APS": "aps"}
-        moved, outputs = illustrations.outputs(image, _SHIFT, methods)
+        moved, found = outputs(image, _SHIFT, methods)
         path = out / paper_figures.FILES["figure1"]
-        drawn.append(method_figures.symmetry(path, image, moved, _SHIFT, outputs))
+        drawn.append(method_figures.symmetry(path, image, moved, _SHIFT, found))
     if {"cameraman", "figure2", "figure3", "figure4"} & set(chosen):
         drawn += cameraman.perform(out)[1].values()
     return [*drawn, *paper_figures.draw(index, preset, out, chosen).values()]
-
-
-def _tables(index: RecordIndex, preset: str, out: Path) -> list[Table]:
-    """Every table, in the order of the document; cameraman and table 6 if they were measured."""
-    from shiftproof.reports import paper_tables
-
-    tables = [make(index, preset) for make in paper_tables.TABLES.values()]
-    if (file := out / "cameraman.json").exists():
-        tables.insert(0, paper_tables.cameraman(json.loads(file.read_text())))
-    if (file := out / "layers.json").exists():
-        tables.append(paper_tables.table6(json.loads(file.read_text())))
-    return tables

@@ -32,6 +32,12 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_places(parser: argparse.ArgumentParser, default: str) -> None:
+    """Files or folders of records."""
+    words = f"records, or folders of them; default: {default}"
+    parser.add_argument("places", nargs="*", type=Path, default=[Path(default)], metavar="FILE", help=words)
+
+
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """`--preset` and `--set`."""
     parser.add_argument("--preset", default="laptop", help="paper, laptop or smoke")

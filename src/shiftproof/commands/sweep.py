@@ -6,14 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from shiftproof.commands.shared import (
-    SEEDS,
-    add_data_dir,
-    add_settings,
-    naming_arguments,
-    naming_options,
-    parse_pairs,
-)
+from shiftproof.commands.shared import SEEDS, add_data_dir, add_settings, naming_arguments, naming_options, parse_pairs
 
 HELP = "Run the experiments of a table that have no record yet."
 EXAMPLES = (

@@ -16,7 +16,7 @@ from shiftproof.conversion.error import ConversionError, listed
 from shiftproof.conversion.example import find_inputs
 from shiftproof.conversion.plan import Plan, make_plan
 from shiftproof.conversion.report import ConversionReport
-from shiftproof.conversion.rewrite import Changes, rewrite
+from shiftproof.conversion.rewrite import rewrite
 from shiftproof.conversion.verify import verify
 from shiftproof.layers import Downsample, create_downsample
 from shiftproof.maps.padding import BORDERS
@@ -76,14 +76,16 @@ def convert(
         keep_strides = front is not None and layer.in_convolution
         plan = None if keep_strides else _checked_plan(make_plan(traced, values), strict)
     # the new layers take their initial parameters, if any, from the user's random numbers, like any other layer
-    changes = Changes() if plan is None else rewrite(traced, values, plan, lambda *a: make(*a).split()[1], padding)
+    replaced, padding_changed, size_changed = (
+        rewrite(traced, values, plan, lambda *a: make(*a).split()[1], padding) if plan else ([], [], [])
+    )
     if front is not None:
         _insert_after_input(traced, front)
     traced.graph.lint()
     traced.recompile()
     law = "exact-invariant" if front is not None else layer.law if padding == "circular" else "none"
     with _own_random_numbers(model):
-        flops_after = _flops_after(traced, x, changes)
+        flops_after = _flops_after(traced, x, size_changed)
         broken = verify(traced, x, law, aligned=front is not None)
     if broken and strict:
         raise ConversionError(
@@ -96,9 +98,9 @@ def convert(
         method=method if isinstance(method, str) else getattr(method, "__name__", str(method)),
         padding=padding,
         law="none" if broken else law,
-        replaced=changes.replaced,
-        padding_changed=changes.padding_changed,
-        size_changed=changes.size_changed,
+        replaced=replaced,
+        padding_changed=padding_changed,
+        size_changed=size_changed,
         not_converted=[*(plan.problems if plan else []), *broken],
         notes=[*notes, "Fine-tune before use: the weights were trained without these layers."],
         flops_before=flops_before,
@@ -160,11 +162,11 @@ def _flops(traced: fx.GraphModule, x: Tensor) -> int:
     return int(counter.get_total_flops() // x.shape[0])
 
 
-def _flops_after(traced: fx.GraphModule, x: Tensor, changes: Changes) -> int:
+def _flops_after(traced: fx.GraphModule, x: Tensor, size_changed: list[str]) -> int:
     try:
         return _flops(traced, x)
     except RuntimeError as error:
-        names = f" ({', '.join(changes.size_changed)})" if changes.size_changed else ""
+        names = f" ({', '.join(size_changed)})" if size_changed else ""
         raise ConversionError(
             f"the converted network does not run: {error}. Maps are larger now where the original layers did not keep "
             f"their size{names}, and a head that flattens them fits the old size only.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
@@ -20,35 +19,32 @@ from shiftproof.layers import Downsample
 Make = Callable[[int, tuple[int, ...]], Downsample]  # (channels, stride) -> layer
 
 
-@dataclass
-class Changes:
-    """What was changed, for the report."""
+def rewrite(
+    traced: fx.GraphModule, values: dict[fx.Node, Any], plan: Plan, make: Make, padding: str | None
+) -> tuple[list[Replacement], list[str], list[str]]:
+    """Carry out a plan in place; `values` is what the nodes return for an example.
 
-    replaced: list[Replacement] = field(default_factory=list)
-    padding_changed: list[str] = field(default_factory=list)
-    size_changed: list[str] = field(default_factory=list)
-
-
-def rewrite(traced: fx.GraphModule, values: dict[fx.Node, Any], plan: Plan, make: Make, padding: str | None) -> Changes:
-    """Carry out a plan in place; `values` is what the nodes return for an example."""
-    changes = Changes()
+    Returns what was replaced, and the names of operations that have another padding, or another size of output, now.
+    """
+    replaced: list[Replacement] = []
+    padding_changed, size_changed = [], []
     sites = {site.op.node: site.op for group in plan.groups for site in group}
     for op in plan.operations:
         if op.node not in sites and (op.strided or padding is None):
             continue  # cannot be converted, or need not
         if _set_stride_one(traced, op, padding) and padding is not None and not op.pointwise:
-            changes.padding_changed.append(node_label(op.node))
+            padding_changed.append(node_label(op.node))
             if not _kept_size(op, values):
                 amount = "x".join(map(str, sorted(set(op.padding))))
-                changes.size_changed.append(f"{node_label(op.node)} ({op}, padding {amount})")
+                size_changed.append(f"{node_label(op.node)} ({op}, padding {amount})")
     for number, group in enumerate(plan.groups, start=1):
-        changes.replaced += _insert_downsampling(traced, group, values, make, number)
+        replaced += _insert_downsampling(traced, group, values, make, number)
     for op in sites.values():
         if op.kind == "slice":
             op.node.replace_all_uses_with(op.input)
             traced.graph.erase_node(op.node)
     _sort(traced.graph)
-    return changes
+    return replaced, padding_changed, size_changed
 
 
 def _set_stride_one(traced: fx.GraphModule, op: Operation, padding: str | None) -> bool:

@@ -50,9 +50,7 @@ def is_invariant(traced: fx.GraphModule, x: Tensor) -> bool:
 def check_stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
     """What does not follow when the maps of every stage are shifted by an amount of their own, as sentences."""
     modules = dict(traced.named_modules())
-    boundaries = _stage_boundaries(traced, modules)
-    values = node_values(traced, x)
-    frames = Frames(traced.graph, values, x.dim() - 2, boundaries, set())
+    boundaries, values, frames = _stages(traced, x)
     shifts: dict[fx.Node, tuple[int, ...]] = {}  # by frame
 
     def shift_of(node: fx.Node) -> tuple[int, ...]:
@@ -95,10 +93,8 @@ def check_rounding(traced: fx.GraphModule, x: Tensor) -> list[str]:
     Each operation is checked on its own, with inputs that are shifted exactly: a sum over positions may round
     differently after a shift and yet leave the output of the network as it was.
     """
-    boundaries = _stage_boundaries(traced, dict(traced.named_modules()))
-    values = node_values(traced, x)
+    boundaries, values, frames = _stages(traced, x)
     sizes = tuple(x.shape[2:])
-    frames = Frames(traced.graph, values, len(sizes), boundaries, set())
     early = _before_first_downsampling(traced.graph, boundaries)
     found: dict[fx.Node, None] = {}  # in order, each once
 
@@ -133,10 +129,12 @@ def _rolled(value: Any, sizes: tuple[int, ...], shift: tuple[int, ...]) -> list[
     return [torch.empty_like(value).copy_(value.roll(shift, dims)) for dims in runs] or [value]
 
 
-def _stage_boundaries(traced: fx.GraphModule, modules: dict[str, nn.Module]) -> set[fx.Node]:
-    """The layers that downsample maps, or roll them to their pivot."""
-    kinds = (Downsample, SharedDownsample, RollToPivot)
-    return {n for n in traced.graph.nodes if n.op == "call_module" and isinstance(modules[str(n.target)], kinds)}
+def _stages(traced: fx.GraphModule, x: Tensor) -> tuple[set[fx.Node], dict[fx.Node, Any], Frames]:
+    """The layers that downsample maps or roll them to their pivot, the value of every node, and the frames."""
+    modules, kinds = dict(traced.named_modules()), (Downsample, SharedDownsample, RollToPivot)
+    found = {n for n in traced.graph.nodes if n.op == "call_module" and isinstance(modules[str(n.target)], kinds)}
+    values = node_values(traced, x)
+    return found, values, Frames(traced.graph, values, x.dim() - 2, found, set())
 
 
 def _separate_selections(boundaries: set[fx.Node], frames: Frames, modules: dict[str, nn.Module]) -> list[str]:

@@ -77,37 +77,67 @@ def batches(
         images = data.images[chosen]
         if augmentation is not None:
             images = augmentation(images, generator(seed, epoch, 1, step))
-        mine = _part(len(chosen), rank, world)
-        weights = torch.ones(len(mine))
-        if not len(mine):
-            mine, weights = range(1), torch.zeros(1)
-        part = slice(mine.start, mine.stop)
-        yield Batch(step, images[part], data.labels[chosen[part]], weights, len(chosen))
+        labels = data.labels[chosen]
+        mine = images.tensor_split(world)[rank], labels.tensor_split(world)[rank]
+        weights = torch.ones(len(mine[1]))
+        if not len(weights):
+            mine, weights = (images[:1], labels[:1]), torch.zeros(1)
+        yield Batch(step, *mine, weights, len(chosen))
 
 
 def in_order(data: Images, batch_size: int, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
     """The share of all images that belongs to one process, in order, without augmentation."""
-    mine = _part(len(data.labels), rank, world)
-    for start in range(mine.start, mine.stop, batch_size):
-        part = slice(start, min(start + batch_size, mine.stop))
-        yield data.images[part], data.labels[part]
-
-
-def _part(count: int, rank: int, world: int) -> range:
-    """Which of `count` things belong to a process: consecutive ones; the first processes may have one more."""
-    small, extra = divmod(count, world)
-    start = rank * small + min(rank, extra)
-    return range(start, start + small + (rank < extra))
+    images, labels = (part.tensor_split(world)[rank] for part in (data.images, data.labels))
+    if len(labels):
+        yield from zip(torch.split(images, batch_size), torch.split(labels, batch_size))
 
 
 def normalise(
-    images: Tensor, mean: Sequence[float], std: Sequence[float], memory_format: torch.memory_format | None = None
+    images: Tensor, mean: Sequence[float], std: Sequence[float], form: torch.memory_format = torch.contiguous_format
 ) -> Tensor:
-    """8-bit images (B, C, H, W) as floats: (pixels / 255 - mean) / std, channel by channel."""
-    form = torch.contiguous_format if memory_format is None else memory_format
+    """8-bit images (B, C, H, W) as floats: (pixels / 255 - mean) / std, channel by channel, in a memory format."""
     x = images.to(torch.float32, memory_format=form)
     level, spread = (torch.tensor(v, dtype=torch.float32, device=x.device).view(1, -1, 1, 1) for v in (mean, std))
     return x.div_(255).sub_(level).div_(spread)
+
+
+def augment(images: Tensor, generator: torch.Generator, *, flip: bool = False, shift: int = 0, crop: int = 0) -> Tensor:
+    """Mirror, then roll, then crop each image of a batch (B, C, H, W) by its own draw.
+
+    `flip` mirrors left and right with probability 1/2. `shift` rolls by a uniform whole number of pixels on each axis,
+    up to `shift` each way, or by any amount for -1. `crop` moves by up to `crop` pixels each way; what enters is 0.
+
+    * values are moved, never changed; the draws depend only on the generator and the number of images.
+
+    >>> x = torch.arange(4, dtype=torch.uint8).view(1, 1, 1, 4)
+    >>> sorted(augment(x, torch.Generator().manual_seed(0), shift=-1).flatten().tolist())
+    [0, 1, 2, 3]
+    """
+    checks.integer("shift", shift, minimum=-1)
+    checks.integer("crop", crop, minimum=0)
+    batch, channels, *sizes = images.shape
+    mirrored = torch.rand(batch, generator=generator) < 0.5
+    sources = []  # per axis: (B, size) the index each output pixel is taken from, or -1
+    for axis, size in enumerate(sizes):
+        rolled = torch.randint(0, size, (batch,), generator=generator) if shift < 0 else _draw(batch, shift, generator)
+        moved = _draw(batch, crop, generator)
+        place = torch.arange(size) - moved[:, None]
+        outside = (place < 0) | (place >= size)
+        place = (place - rolled[:, None]) % size
+        if flip and axis == len(sizes) - 1:
+            place = torch.where(mirrored[:, None], size - 1 - place, place)
+        sources.append(place.masked_fill(outside, -1))
+    rows, columns = sources
+    index = rows[:, :, None] * sizes[1] + columns[:, None, :]  # (B, H, W)
+    outside = (rows[:, :, None] < 0) | (columns[:, None, :] < 0)
+    index = index.masked_fill(outside, 0).view(batch, 1, -1).expand(-1, channels, -1)
+    out = images.flatten(2).gather(2, index).view(images.shape)
+    return out.masked_fill(outside[:, None], 0) if crop else out
+
+
+def _draw(count: int, reach: int, generator: torch.Generator) -> Tensor:
+    """Uniform whole numbers from -reach to reach."""
+    return torch.randint(-reach, reach + 1, (count,), generator=generator)
 
 
 def split(data: Images, validation: float, seed: int, limit: int | None = None) -> tuple[Images, Images]:

@@ -18,18 +18,14 @@ def class_files(folder: Path) -> dict[str, list[Path]]:
     classes = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     if len(classes) < 2:
         raise ValueError(f"{folder}: must have a subfolder of images for each of at least 2 classes, not {classes}.")
-    found = {name: sorted(_visible_files(folder / name), key=Path.as_posix) for name in classes}
-    for name, images in found.items():
-        if not images:
+    found = {}
+    for name in classes:
+        inside = [path for path in (folder / name).rglob("*") if path.is_file()]
+        shown = [p for p in inside if not any(part.startswith(".") for part in p.relative_to(folder / name).parts)]
+        found[name] = sorted(shown, key=Path.as_posix)
+        if not shown:
             raise ValueError(f"{folder / name}: no image in this class folder; remove it, or put images into it.")
     return found
-
-
-def _visible_files(folder: Path) -> list[Path]:
-    def hidden(path: Path) -> bool:
-        return any(part.startswith(".") for part in path.relative_to(folder).parts)
-
-    return [path for path in folder.rglob("*") if path.is_file() and not hidden(path)]
 
 
 def read_images(paths: Sequence[Path], size: int | None = None) -> Tensor:

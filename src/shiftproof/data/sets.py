@@ -61,19 +61,9 @@ class Dataset:
     benchmark: Images | None = None
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    """What the reader of a set returns."""
-
-    train: Images
-    test: Images
-    classes: tuple[str, ...]
-    source: str = "official files"
-    benchmark: Images | None = None
-
-    def parts(self) -> list[Images]:
-        """All of them."""
-        return [self.train, self.test] + ([] if self.benchmark is None else [self.benchmark])
+# what the reader of a set returns: the parts (train, test, perhaps benchmark), the classes, where they come from
+_Loaded = tuple[list[Images], tuple[str, ...], str]
+_OFFICIAL = "official files"
 
 
 def datasets() -> list[str]:
@@ -94,19 +84,15 @@ def load_dataset(name: str, root: Path | None = None, *, path: Path | None = Non
     if name == "folder":
         if path is None:
             raise ValueError("`path` must name the folder of images when `name` is 'folder'.")
-        loaded = _read_folder(Path(path), size)
+        parts, classes, source = _read_folder(Path(path), size)
     elif path is not None:
         raise ValueError(f"`path` (={str(path)!r}) is for `name` 'folder' only: {name!r} is read from the store.")
     else:
-        loaded = _READERS[name](store.data_root(root))
-        if size is not None:
-            train, test, *benchmark = (_pad(part, size) for part in loaded.parts())
-            loaded = _Loaded(train, test, loaded.classes, loaded.source, *benchmark)
-    mean, std = (CIFAR10_MEAN, CIFAR10_STD) if name == "cifar10" else _statistics(loaded.train.images)
-    checksum = _checksum(*loaded.parts())
-    return Dataset(
-        name, loaded.train, loaded.test, loaded.classes, mean, std, loaded.source, checksum, loaded.benchmark
-    )
+        parts, classes, source = _READERS[name](store.data_root(root))
+        parts = parts if size is None else [_pad(part, size) for part in parts]
+    train, test, *benchmark = parts
+    mean, std = (CIFAR10_MEAN, CIFAR10_STD) if name == "cifar10" else _statistics(train.images)
+    return Dataset(name, train, test, classes, mean, std, source, _checksum(parts), *benchmark)
 
 
 def _read_cifar(name: str, classes: tuple[str, ...], root: Path) -> _Loaded:
@@ -117,7 +103,7 @@ def _read_cifar(name: str, classes: tuple[str, ...], root: Path) -> _Loaded:
     ]
     *batches, test = parts
     train = Images(torch.cat([b.images for b in batches]), torch.cat([b.labels for b in batches]))
-    return _Loaded(train, test, classes)
+    return [train, test], classes, _OFFICIAL
 
 
 def _read_mnist(root: Path) -> _Loaded:
@@ -130,7 +116,7 @@ def _read_mnist(root: Path) -> _Loaded:
             for file, path, ndim in zip(pair, paths, (3, 1))
         )
         parts.append(_images(images[:, None], formats.checked_labels(labels, 10, paths[1])))
-    return _Loaded(parts[0], parts[1], DIGITS)
+    return parts, DIGITS, _OFFICIAL
 
 
 def _read_rotated(root: Path) -> _Loaded:
@@ -138,14 +124,14 @@ def _read_rotated(root: Path) -> _Loaded:
     source = SOURCES["mnist-rot"]
     if all(store.file_state(root, source, file) == "missing" for file in source.files):
         try:
-            mnist = _read_mnist(root)
+            parts, _, _ = _read_mnist(root)
         except ValueError as error:
             raise ValueError(
                 f"mnist-rot: no official files here, and none of MNIST to rebuild it from. {error}"
             ) from error
-        train = Images(*rotated.rebuild(mnist.train.images, mnist.train.labels, rotated.TRAIN, rotated.SEED))
-        test = Images(*rotated.rebuild(mnist.test.images, mnist.test.labels, rotated.TEST, rotated.SEED))
-        return _Loaded(train, test, DIGITS, f"rebuilt from MNIST (seed {rotated.SEED})")
+        counts = (rotated.TRAIN, rotated.TEST)
+        chosen = [Images(*rotated.rebuild(p.images, p.labels, n, rotated.SEED)) for p, n in zip(parts, counts)]
+        return chosen, DIGITS, f"rebuilt from MNIST (seed {rotated.SEED})"
     parts = []
     for file in source.files:
         path = store.location(root, source, file)
@@ -155,8 +141,7 @@ def _read_rotated(root: Path) -> _Loaded:
             parts.append(_images(*formats.amat(lines, path, file.rows)))
     whole, benchmark = parts
     cut = len(whole.labels) * rotated.TRAIN // (rotated.TRAIN + rotated.TEST)
-    train, test = _cut(whole, cut)
-    return _Loaded(train, test, DIGITS, benchmark=benchmark)
+    return [*_cut(whole, cut), benchmark], DIGITS, _OFFICIAL
 
 
 def _read_digits(root: Path) -> _Loaded:
@@ -165,7 +150,7 @@ def _read_digits(root: Path) -> _Loaded:
     bundled = load_digits()
     images = np.rint(bundled.images * (255 / 16)).astype(np.uint8)[:, None]  # 0..16 -> 0..255
     whole = _images(images, bundled.target.astype(np.int64))
-    return _Loaded(*_split(whole), DIGITS, "scikit-learn")
+    return [*_split(whole)], DIGITS, "scikit-learn"
 
 
 _READERS: dict[str, Callable[[Path], _Loaded]] = {
@@ -192,13 +177,11 @@ def _read_folder(folder: Path, size: int | None) -> _Loaded:
     labels = np.array([i for part in files for i, group in enumerate(part.values()) for _ in group], np.int64)
     whole = Images(folders.read_images(paths, size), torch.from_numpy(labels))
     if len(files) == 2:
-        train, test = _cut(whole, sum(map(len, files[0].values())))
-    else:
-        for name, group in files[0].items():
-            if len(group) < 2:
-                raise ValueError(f"{folder / name}: has one image and needs at least 2, to train and to test.")
-        train, test = _split(whole)
-    return _Loaded(train, test, classes, f"folder {folder}")
+        return [*_cut(whole, sum(map(len, files[0].values())))], classes, f"folder {folder}"
+    for name, group in files[0].items():
+        if len(group) < 2:
+            raise ValueError(f"{folder / name}: has one image and needs at least 2, to train and to test.")
+    return [*_split(whole)], classes, f"folder {folder}"
 
 
 def _images(images: formats.Bytes, labels: formats.Labels) -> Images:
@@ -244,7 +227,7 @@ def _statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(means), tuple(deviations)
 
 
-def _checksum(*parts: Images) -> str:
+def _checksum(parts: list[Images]) -> str:
     total = hashlib.sha256()
     for part in parts:
         for tensor in (part.images, part.labels):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from shiftproof.data.perturbations import move_camera
-from shiftproof.evaluation.classifier import Change, Classifier, ProgressCallback, no_progress, scores
+from shiftproof.evaluation.classifier import Change, Classifier
 from shiftproof.evaluation.statistics import Estimate, hits
 from shiftproof.maps.shifts import circular_shift, fractional_shift
 
@@ -43,14 +41,7 @@ def fractional_shifts(amount: float) -> Change:
 
 
 def measure_accuracy(
-    f: Classifier,
-    images: Tensor,
-    labels: Tensor,
-    *,
-    clean: Tensor | None = None,
-    batch_size: int = 250,
-    seed: int = 0,
-    report: ProgressCallback = no_progress,
+    f: Classifier, images: Tensor, labels: Tensor, *, clean: Tensor | None = None, seed: int = 0
 ) -> dict[str, Any]:
     """Accuracy on the images (N, C, H, W) and under shifts.
 
@@ -61,13 +52,12 @@ def measure_accuracy(
     * `fractional`: both axes shifted by 1/2, 1/4 and 1/8 of a pixel, circularly.
     """
     count, channels, size = images.shape[0], images.shape[1], (images.shape[2], images.shape[3])
-    run = partial(scores, f, images, batch_size=batch_size, report=report)
 
-    def under(name: str, change: Callable[[Tensor, slice], Tensor]) -> Estimate:
-        return accuracy(run(change, name=f"accuracy: {name}"), labels)
+    def under(name: str, change: Change) -> Estimate:
+        return accuracy(f.scores(images, change, f"accuracy: {name}"), labels)
 
     if clean is None:
-        clean = run(name="accuracy: clean")
+        clean = f.scores(images, name="accuracy: clean")
     borders = {"black": ("fill", (0.0,) * channels), "mean": ("fill", f.mean), "reflect": ("reflect", f.mean)}
     return {
         "clean": accuracy(clean, labels).to_dict(),

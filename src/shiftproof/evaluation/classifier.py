@@ -15,20 +15,25 @@ Change = Callable[[Tensor, slice], Tensor]  # (images, their places in the data 
 IMAGENET: dict[str, tuple[float, ...]] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
-def no_progress(name: str, done: int, total: int) -> None:
-    """Report nothing."""
-
-
 class Classifier:
     """Images (B, C, H, W) in [0, 1] to scores (B, classes): model((x - mean) / std), without gradients.
 
-    Images go to the device of the model. The caller puts the model in evaluation mode (`evaluating`).
+    Images go to the device of the model. The caller puts the model in evaluation mode (`evaluating`). `batch_size` is
+    how many images the measures put through the model at a time; `report` hears of their progress.
     """
 
-    def __init__(self, model: Callable[[Tensor], Tensor], mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(
+        self,
+        model: Callable[[Tensor], Tensor],
+        mean: Sequence[float],
+        std: Sequence[float],
+        batch_size: int = 250,
+        report: ProgressCallback | None = None,
+    ) -> None:
         if len(mean) != len(std):
             raise ValueError(f"`mean` (={tuple(mean)}) and `std` (={tuple(std)}) must have one value per channel each.")
-        self.model = model
+        self.model, self.report = model, report or (lambda *_: None)
+        self.batch_size = checks.integer("batch_size", batch_size)
         self.mean, self.std = tuple(float(v) for v in mean), tuple(checks.positive("std", v) for v in std)
         first = next(model.parameters(), None) if isinstance(model, nn.Module) else None
         self.device = torch.device("cpu") if first is None else first.device
@@ -45,6 +50,32 @@ class Classifier:
         x = x.to(self.device)
         mean, std = (torch.tensor(v, dtype=x.dtype, device=x.device).view(1, -1, 1, 1) for v in (self.mean, self.std))
         return (x - mean) / std
+
+    def scores(self, images: Tensor, change: Change | None = None, name: str = "scores") -> Tensor:
+        """Scores of all images, 8-bit or in [0, 1], each batch changed first. (N, C, H, W) -> (N, classes), on the CPU
+
+        Every call has the same shape, because rounding may depend on it: the last batch is filled up with copies whose
+        scores are discarded.
+        """
+        count = images.shape[0]
+        if count == 0:
+            raise ValueError("`images` must hold at least one image.")
+        size = min(self.batch_size, count)
+        out = []
+        for start in range(0, count, size):
+            where = slice(start, min(start + size, count))
+            x = pixels(images[where])
+            if change is not None:
+                x = change(x, where)
+            missing = size - x.shape[0]
+            found = self(torch.cat([x, x[-1:].expand(missing, -1, -1, -1)]) if missing else x)
+            if found.dim() != 2 or found.shape[0] != size:
+                raise ValueError(
+                    f"the model must return scores ({size}, classes), not a tensor of shape {tuple(found.shape)}."
+                )
+            out.append(found[: size - missing].detach().float().cpu())
+            self.report(name, where.stop, count)
+        return torch.cat(out)
 
 
 @contextlib.contextmanager
@@ -68,36 +99,3 @@ def evaluating(model: object) -> Iterator[None]:
 def pixels(images: Tensor) -> Tensor:
     """8-bit images as floats in [0, 1]; floats unchanged."""
     return images if images.is_floating_point() else images.float() / 255
-
-
-def scores(
-    f: Callable[[Tensor], Tensor],
-    images: Tensor,
-    change: Change | None = None,
-    *,
-    batch_size: int = 250,
-    name: str = "scores",
-    report: ProgressCallback = no_progress,
-) -> Tensor:
-    """Scores of all images, 8-bit or in [0, 1], each batch changed first. (N, C, H, W) -> (N, classes), on the CPU
-
-    Every call of `f` has the same shape, because rounding may depend on it: the last batch is filled up with copies
-    whose scores are discarded.
-    """
-    count = images.shape[0]
-    if count == 0:
-        raise ValueError("`images` must hold at least one image.")
-    size = min(checks.integer("batch_size", batch_size), count)
-    out = []
-    for start in range(0, count, size):
-        where = slice(start, min(start + size, count))
-        x = pixels(images[where])
-        if change is not None:
-            x = change(x, where)
-        missing = size - x.shape[0]
-        found = f(torch.cat([x, x[-1:].expand(missing, -1, -1, -1)]) if missing else x)
-        if found.dim() != 2 or found.shape[0] != size:
-            raise ValueError(f"`f` must return scores ({size}, classes), not a tensor of shape {tuple(found.shape)}.")
-        out.append(found[: size - missing].detach().float().cpu())
-        report(name, where.stop, count)
-    return torch.cat(out)

@@ -6,7 +6,6 @@ The measure itself is `invariance.survey`; here it answers the questions one ask
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.evaluation.accuracy import FRACTIONS
-from shiftproof.evaluation.classifier import Change, ProgressCallback, no_progress, pixels, scores
+from shiftproof.evaluation.classifier import Change, Classifier, pixels
 from shiftproof.evaluation.statistics import Estimate, proportion
 from shiftproof.invariance import Shifts, survey
 from shiftproof.maps.shifts import circular_shift
@@ -23,25 +22,21 @@ APS_BATCH = 256
 ALL_UP_TO = 4096  # shifts: larger images get a sample
 SAMPLE = 1024
 
-F = Callable[[Tensor], Tensor]
-
 
 def aps_protocol(
-    f: F,
+    f: Classifier,
     images: Tensor,
     change: Change | None = None,
     *,
     batch: int = APS_BATCH,
     seed: int = 0,
-    batch_size: int = 250,
     name: str = "consistency: APS protocol",
-    report: ProgressCallback = no_progress,
 ) -> Estimate:
     """Consistency as the reference code of APS reports it, on the images unchanged or with a `change` applied first.
 
     For every `batch` consecutive images, two circular shifts are drawn from {-3 .. 2} on each axis; the share of images
     that get the same class under both, averaged over batches. Images of a smaller last batch weigh more. The
-    interval assumes independent images. `batch_size` is only how many go through the network at a time.
+    interval assumes independent images.
     """
     count = images.shape[0]
     generator = torch.Generator().manual_seed(seed)
@@ -52,8 +47,7 @@ def aps_protocol(
         def moved(x: Tensor, where: slice) -> Tensor:
             return circular_shift(x if change is None else change(x, where), drawn[which, where])
 
-        title = f"{name}, shift {which + 1} of 2"
-        return scores(f, images, moved, batch_size=batch_size, name=title, report=report).argmax(1)
+        return f.scores(images, moved, f"{name}, shift {which + 1} of 2").argmax(1)
 
     agree = (answers(0) == answers(1)).double()
     means = torch.stack([part.mean() for part in torch.split(agree, batch)])
@@ -61,14 +55,7 @@ def aps_protocol(
 
 
 def measure_consistency(
-    f: F,
-    images: Tensor,
-    *,
-    shift_images: int = 64,
-    shifts: Shifts | None = None,
-    batch_size: int = 250,
-    seed: int = 0,
-    report: ProgressCallback = no_progress,
+    f: Classifier, images: Tensor, *, shift_images: int = 64, shifts: Shifts | None = None, seed: int = 0
 ) -> dict[str, Any]:
     """Consistency of a classifier on images (N, C, H, W).
 
@@ -84,11 +71,10 @@ def measure_consistency(
     possible = math.prod(images.shape[2:])
     if shifts is None:
         shifts = "all" if possible <= ALL_UP_TO else SAMPLE
-    under = partial(measure_shifts, f, some, batch_size=batch_size, seed=seed, report=report)
+    under = partial(measure_shifts, f, some, seed=seed)
     fractions = {name: under([(a, 0.0), (0.0, a), (a, a)], "fractional") for name, a in FRACTIONS.items()}
-    protocol = aps_protocol(f, images, seed=seed, batch_size=batch_size, report=report)
     return {
-        "aps_protocol": protocol.to_dict() | {"batch": APS_BATCH},
+        "aps_protocol": aps_protocol(f, images, seed=seed).to_dict() | {"batch": APS_BATCH},
         "all_pairs": under(shifts, "circular") | {"possible_shifts": possible},
         "cropped": {"black": under("all", "cropped"), "reflect": under("all", "cropped", border="reflect")},
         "fractional": fractions,
@@ -96,15 +82,7 @@ def measure_consistency(
 
 
 def measure_shifts(
-    f: F,
-    x: Tensor,
-    shifts: Shifts,
-    kind: str,
-    *,
-    border: str = "zeros",
-    batch_size: int = 250,
-    seed: int = 0,
-    report: ProgressCallback = no_progress,
+    f: Classifier, x: Tensor, shifts: Shifts, kind: str, *, border: str = "zeros", seed: int = 0
 ) -> dict[str, Any]:
     """The results of `survey` as plain numbers.
 
@@ -118,7 +96,7 @@ def measure_shifts(
     """
     title = f"consistency: {kind} shifts" + (f", {border}" if kind == "cropped" else "")
     error, agreement = survey(
-        f, x, shifts, kind, border=border, batch_size=batch_size, seed=seed, progress=partial(report, title)
+        f, x, shifts, kind, border=border, batch_size=f.batch_size, seed=seed, progress=partial(f.report, title)
     )
     found: dict[str, Any] = {
         "images": x.shape[0],

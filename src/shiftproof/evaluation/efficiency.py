@@ -100,12 +100,7 @@ def flops(model: torch.nn.Module, x: Tensor) -> int:
 
 def forward(layer: Layer, x: Tensor) -> Callable[[], object]:
     """A function that runs the forward pass."""
-
-    def call() -> object:
-        with torch.no_grad():
-            return layer(x)
-
-    return call
+    return torch.no_grad()(lambda: layer(x))
 
 
 def forward_backward(layer: Layer, x: Tensor) -> Callable[[], object]:

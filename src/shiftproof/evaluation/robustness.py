@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from shiftproof.data.perturbations import erase, erasure_places, gaussian_noise, half_turn, rotate, vertical_flip
 from shiftproof.evaluation.accuracy import accuracy
-from shiftproof.evaluation.classifier import Change, Classifier, ProgressCallback, no_progress, scores
+from shiftproof.evaluation.classifier import Change, Classifier
 from shiftproof.evaluation.consistency import aps_protocol
 from shiftproof.evaluation.statistics import hits, mean
 
@@ -42,9 +41,7 @@ def measure_robustness(
     *,
     damages: Collection[str] = DAMAGES,
     clean: Tensor | None = None,
-    batch_size: int = 250,
     seed: int = 0,
-    report: ProgressCallback = no_progress,
 ) -> dict[str, Any]:
     """Accuracy, and agreement with the answer to the undamaged image, on damaged images (N, C, H, W).
 
@@ -55,21 +52,18 @@ def measure_robustness(
       `aps_protocol`;
     * `rotation`: every image by its own random angle of up to 360 degrees, with black corners;
     * `noise` of standard deviation 0.02, 0.05 and 0.1, where pixels lie in [0, 1]; with the mean relative change of
-      the scores. The noise depends on `batch_size`, everything else only on `seed`.
+      the scores. The noise depends on the batch size of `f`, everything else only on `seed`.
 
     `damages` selects among them.
     """
     count, channels, size = images.shape[0], images.shape[1], images.shape[2:]
-    run = partial(scores, f, images, batch_size=batch_size, report=report)
-    before: Tensor = run(name="robustness: clean") if clean is None else clean
+    before = f.scores(images, name="robustness: clean") if clean is None else clean
 
     def under(name: str, change: Change) -> Tensor:
-        return run(change, name=f"robustness: {name}")
+        return f.scores(images, change, f"robustness: {name}")
 
     def shifted(name: str, change: Change | None) -> dict[str, Any]:
-        title = f"robustness: {name}"
-        found = aps_protocol(f, images, change, seed=seed, batch_size=batch_size, name=title, report=report)
-        return {"consistency": found.to_dict()}
+        return {"consistency": aps_protocol(f, images, change, seed=seed, name=f"robustness: {name}").to_dict()}
 
     def erased(patch: int, batch: int | None) -> dict[str, Any]:
         name, change = f"{patch} x {patch} erased", None

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shiftproof import checks
 from shiftproof.evaluation.accuracy import accuracy, measure_accuracy
 from shiftproof.evaluation.aliasing import measure_aliasing
-from shiftproof.evaluation.classifier import Classifier, ProgressCallback, evaluating, no_progress, pixels, scores
+from shiftproof.evaluation.classifier import Classifier, ProgressCallback, evaluating, pixels
 from shiftproof.evaluation.consistency import measure_consistency
 from shiftproof.evaluation.efficiency import measure_efficiency
 from shiftproof.evaluation.robustness import DAMAGES, measure_robustness
@@ -58,43 +58,36 @@ def evaluate(
     for part in parts:
         checks.choice("parts", part, (*PARTS, *SINGLE_DAMAGES))
     damages = [name for name in DAMAGES if {"robustness", f"robustness.{name}"} & set(parts)]
-    tell: ProgressCallback = no_progress if report is None else report
     if not len(dataset.test.labels):
         raise ValueError(f"data set {dataset.name!r} has no test images.")
     images, labels = _drawn(dataset.test, limit, seed)
     shift_images = min(checks.integer("shift_images", shift_images), images.shape[0])
 
-    f = Classifier(model, dataset.mean, dataset.std)
+    f = Classifier(model, dataset.mean, dataset.std, batch_size, report)
     found: dict[str, Any] = {}
     with evaluating(model):
         clean = None
         if "accuracy" in parts or damages:
-            clean = scores(f, images, batch_size=batch_size, name="accuracy: clean", report=tell)
+            clean = f.scores(images, name="accuracy: clean")
         if "accuracy" in parts:
-            found["accuracy"] = measure_accuracy(
-                f, images, labels, clean=clean, batch_size=batch_size, seed=seed, report=tell
-            )
+            found["accuracy"] = measure_accuracy(f, images, labels, clean=clean, seed=seed)
             if dataset.benchmark is not None:
                 x, y = _drawn(dataset.benchmark, limit, seed)
-                answers = scores(f, x, batch_size=batch_size, name="accuracy: benchmark", report=tell)
+                answers = f.scores(x, name="accuracy: benchmark")
                 found["accuracy"]["benchmark"] = accuracy(answers, y).to_dict()
         if "consistency" in parts:
-            found["consistency"] = measure_consistency(
-                f, images, shift_images=shift_images, batch_size=batch_size, seed=seed, report=tell
-            )
+            found["consistency"] = measure_consistency(f, images, shift_images=shift_images, seed=seed)
         if damages:
-            found["robustness"] = measure_robustness(
-                f, images, labels, damages=damages, clean=clean, batch_size=batch_size, seed=seed, report=tell
-            )
+            found["robustness"] = measure_robustness(f, images, labels, damages=damages, clean=clean, seed=seed)
         if "aliasing" in parts and method is not None:
-            tell("aliasing", 0, 1)
+            f.report("aliasing", 0, 1)
             found["aliasing"] = measure_aliasing(method, options, seed=seed)
-            tell("aliasing", 1, 1)
+            f.report("aliasing", 1, 1)
         if "efficiency" in parts:
-            tell("efficiency", 0, 1)
+            f.report("efficiency", 0, 1)
             x = f.normalised(pixels(images[:_TIMED]))
             found["efficiency"] = measure_efficiency(model, x, baseline)
-            tell("efficiency", 1, 1)
+            f.report("efficiency", 1, 1)
     return {name: _plain(value) for name, value in found.items()}
 
 

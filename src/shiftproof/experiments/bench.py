@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from shiftproof import progress
 from shiftproof.conversion import convert
-from shiftproof.data.augment import augment
-from shiftproof.data.batches import normalise
+from shiftproof.data.batches import augment, normalise
 from shiftproof.environment import machine
 from shiftproof.evaluation.efficiency import Layer, flops, forward, forward_backward, peak_memory, time_in_turns
 from shiftproof.ghs.backend.torch_backend import products
@@ -101,7 +100,7 @@ def measure_networks(repetitions: int) -> Iterator[Row]:
     """
     keep_memory()  # as `shiftproof train` does
     for name, (batch, pixels) in NETWORKS.items():
-        yield _training_steps(name, {m: create_model(name, m) for m in METHODS}, batch, pixels, 10, repetitions)
+        yield _training_steps(name, {m: create_model(name, m) for m in METHODS}, batch, pixels, repetitions)
     try:
         timm = importlib.import_module("timm")
     except (ImportError, RuntimeError):
@@ -112,15 +111,13 @@ def measure_networks(repetitions: int) -> Iterator[Row]:
         "lpf": timm.create_model("resnetblur18", num_classes=10),
         "ghs": convert(source, "ghs"),
     }
-    yield _training_steps("timm resnet18", networks, *CONVERTED, 10, repetitions)
+    yield _training_steps("timm resnet18", networks, *CONVERTED, repetitions)
 
 
-def _training_steps(
-    name: str, networks: dict[str, nn.Module], batch: int, pixels: int, classes: int, repetitions: int
-) -> Row:
+def _training_steps(name: str, networks: dict[str, nn.Module], batch: int, pixels: int, repetitions: int) -> Row:
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(batch, 3, pixels, pixels, generator=generator).contiguous(memory_format=torch.channels_last)
-    answers = torch.randint(0, classes, (batch,), generator=generator)
+    answers = torch.randint(0, 10, (batch,), generator=generator)
     stored = torch.randint(0, 256, (4 * batch, 3, pixels, pixels), dtype=torch.uint8, generator=generator)
 
     def make_batch() -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 
 from shiftproof import checks
 from shiftproof.experiments import records
-from shiftproof.experiments.settings import Settings
+from shiftproof.experiments.records import Settings
 from shiftproof.ghs.kernel import GHS_PAPER, Hermite
 from shiftproof.layers import methods as known_methods
 from shiftproof.layers import resolve_options
@@ -155,27 +155,18 @@ def configs(
     """
     table = SWEEPS[checks.choice("name", name, SWEEPS)]
     rows = [table.rows.get(m, {"model.method": m}) for m in methods] or list(table.rows.values())
+    every = {"data.name": dataset or table.dataset}
     return [
-        config(name, preset, model, row, seed, dataset, changes)
+        config(name, preset, model, {"run.seed": seed} | every | dict(row) | dict(changes or {}))
         for seed in seeds or range(SEEDS[checks.choice("preset", preset, SEEDS)])
         for model in models or networks(name, preset)
         for row in rows
     ]
 
 
-def config(
-    name: str,
-    preset: str,
-    model: str,
-    row: Mapping[str, Any],
-    seed: int = 0,
-    dataset: str | None = None,
-    changes: Mapping[str, Any] | None = None,
-) -> Config:
-    """The configuration of one run of a table, its options in full."""
-    every = dict(row) | dict(changes or {})
-    made = configure(preset, model=model, dataset=dataset or SWEEPS[name].dataset, seed=seed, changes=every)
-    return resolve(made)
+def config(name: str, preset: str, model: str, row: Mapping[str, Any]) -> Config:
+    """The configuration of one run of a table, its options in full. `row` changes settings; the seed is 0 without."""
+    return resolve(configure(preset, model=model, dataset=SWEEPS[name].dataset, changes=row))
 
 
 def has_default_options(config: Mapping[str, Any]) -> bool:

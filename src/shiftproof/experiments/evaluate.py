@@ -15,7 +15,7 @@ from shiftproof.data.batches import split
 from shiftproof.data.sets import Dataset, load_dataset
 from shiftproof.evaluation import suite
 from shiftproof.experiments import records
-from shiftproof.experiments.settings import Settings
+from shiftproof.experiments.records import Settings
 from shiftproof.training.checkpoint import tensor_digest
 from shiftproof.training.config import Config
 from shiftproof.training.process import Stopwatch
@@ -41,17 +41,12 @@ class Subject:
 
 
 def from_run(
-    folder: Path,
-    weights: str = "best",
-    dataset: str | None = None,
-    data_dir: Path | None = None,
-    path: Path | None = None,
-    on: str = "test",
+    folder: Path, settings: Settings, data_dir: Path | None = None, dataset: str | None = None, path: Path | None = None
 ) -> Subject:
     """The network of a finished run, on its own data set or on another (pictures in `path`) with as many classes."""
-    model, config, own = load_run(folder, weights, data_dir)
+    model, config, own = load_run(folder, settings.weights, data_dir)
     foreign = path is not None or dataset not in (None, own.name)
-    if on == "validation":
+    if settings.on == "validation":
         held = split(own.train, config.data.validation, config.data.split_seed)[1]
         if foreign or not len(held.labels):
             raise ValueError(f"{folder}: has no validation images of its own to evaluate on.")

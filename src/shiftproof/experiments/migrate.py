@@ -8,39 +8,32 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from shiftproof import progress
 from shiftproof.experiments import records
 from shiftproof.experiments.records import FIRST_SCHEMA, SCHEMA, Record
-from shiftproof.training.stored import first_options
+from shiftproof.training.resolve import first_options
 
 
-@dataclass
-class Migration:
-    """What became of record files: old to new names, those that were new already, and failures with their reasons."""
+def migrate_files(paths: Sequence[Path], report: progress.ProgressCallback) -> dict[str, Any]:
+    """Replace each file of schema 1 by one of today's schema; a file that fails stays as it is.
 
-    migrated: dict[Path, Path] = field(default_factory=dict)
-    current: list[Path] = field(default_factory=list)
-    failed: dict[Path, str] = field(default_factory=dict)
-
-
-def migrate_files(paths: Sequence[Path], report: progress.ProgressCallback) -> Migration:
-    """Replace each file of schema 1 by one of today's schema; a file that fails stays as it is."""
-    out = Migration()
+    Returns old and new names (`migrated`), files that were new already (`current`), and reasons (`failed`), for JSON.
+    """
+    migrated, current, failed = {}, [], {}
     for done, path in enumerate(paths, start=1):
         try:
             new = _migrate_file(path)
-        except (ValueError, OSError) as error:
-            out.failed[path] = str(error)
-        else:
             if new is None:
-                out.current.append(path)
+                current.append(str(path))
             else:
-                out.migrated[path] = new
+                migrated[str(path)] = str(new)
+        except (ValueError, OSError) as error:
+            failed[str(path)] = str(error)
         report("records", done, len(paths))
-    return out
+    return {"migrated": migrated, "current": current, "failed": failed}
 
 
 def _migrate_file(path: Path) -> Path | None:

@@ -6,22 +6,24 @@ when defaults have changed.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from shiftproof import checks, environment
-from shiftproof.experiments.settings import Settings
+from shiftproof.evaluation.suite import PARTS
 from shiftproof.safe_io import limits
 from shiftproof.safe_io.atomic import atomic_write
 from shiftproof.training.config import WITHOUT_EFFECT, Config, every_setting
-from shiftproof.training.stored import ADDED_OPTIONS, ADDED_SETTINGS
+from shiftproof.training.resolve import ADDED_OPTIONS, ADDED_SETTINGS
 
 SCHEMA = "shiftproof.record/2"
 FIRST_SCHEMA = "shiftproof.record/1"  # read by `migrate` alone
@@ -29,6 +31,28 @@ HEADLINE = ("data", "model", "method", "preset", "seed", "accuracy", "consistenc
 _LARGEST = 2**26  # bytes; no record comes near
 
 Record = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to evaluate: which parts, on which images and how many of them, all shifts of how many.
+
+    `on` is the test part of the data set, or `validation`: all images that the run held out of the training part.
+    """
+
+    on: str = "test"
+    parts: tuple[str, ...] = PARTS
+    weights: str = "best"
+    limit: int | None = None
+    shift_images: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.choice("on", self.on, ("test", "validation"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return dataclasses.asdict(self) | {"parts": list(self.parts)}
 
 
 def identity(config: Mapping[str, Any] | None, model: str, dataset: str, settings: Mapping[str, Any]) -> str:
@@ -40,7 +64,7 @@ def essential(config: Mapping[str, Any]) -> dict[str, Any]:
     """What identifies a run: every setting and option of a configuration in full, but those that change no result.
 
     Today's defaults play no part. A setting or option that a later version adds is left out where it has the value
-    that runs had before it existed (`training.stored`): so earlier records, which do not know it, keep their keys.
+    that runs had before it existed (`training.resolve`): so earlier records, which do not know it, keep their keys.
     """
     every = every_setting(config)
     before = ADDED_SETTINGS | {
@@ -175,3 +199,29 @@ def percent(metrics: Mapping[str, Any], *path: str) -> str:
     """An estimate as "93.21", or nothing where it was not measured."""
     found = lookup(metrics, *path)
     return "" if not isinstance(found, Mapping) else f"{100 * found['value']:.2f}"
+
+
+class RecordIndex:
+    """Records by their file (`records`), and by configuration without the seed, data set and part (`find`)."""
+
+    def __init__(self, found: Mapping[Path, Record]) -> None:
+        self.records = found
+        self._by_configuration: dict[str, list[tuple[str, Record]]] = {}
+        for path, record in found.items():
+            if record["config"] is not None:
+                key = _key(record["config"], record["dataset"]["name"], record["dataset"]["part"])
+                self._by_configuration.setdefault(key, []).append((path.name, record))
+
+    @classmethod
+    def read(cls, places: Iterable[Path]) -> RecordIndex:
+        """An index of the records in files and folders."""
+        return cls({path: read(path) for path in find(places)})
+
+    def find(self, config: Config, part: str = "test") -> list[tuple[str, Record]]:
+        """The records of a configuration with any seed, each with its file name."""
+        return self._by_configuration.get(_key(config.to_dict(), config.data.name, part), [])
+
+
+def _key(config: Mapping[str, Any], dataset: str, part: str) -> str:
+    without_seed = {k: v for k, v in essential(config).items() if k != "run.seed"}
+    return digest((without_seed, dataset, part))

@@ -13,7 +13,7 @@ from shiftproof.data.store import data_root
 from shiftproof.experiments import engines, evaluate, records
 from shiftproof.experiments.catalogue import run_name
 from shiftproof.experiments.engines import Outcome
-from shiftproof.experiments.settings import Settings
+from shiftproof.experiments.records import Settings
 from shiftproof.safe_io.atomic import writable
 from shiftproof.safe_io.locks import BusyError
 from shiftproof.training.config import Config
@@ -35,8 +35,8 @@ class RecordedRuns:
     def find(self, config: Config, settings: Settings) -> tuple[Path, tuple[str, ...]] | None:
         """The file and the headline of a run's record, if there is one. What is not known yet may be there by now."""
         key = records.run_key(config, settings)
-        if key not in self._found and (record := _read_if_there(self.folder, config, settings)) is not None:
-            self._note(_own_path(self.folder, config, settings), record)
+        if key not in self._found and (found := _read_if_there(self.folder, config, settings)) is not None:
+            self._note(*found)
         return self._found.get(key)
 
     def write(self, record: records.Record) -> Path:
@@ -49,16 +49,12 @@ class RecordedRuns:
         self._found[record["key"]] = (path, records.headline(record))
 
 
-def _own_path(folder: Path, config: Config, settings: Settings) -> Path:
-    """The file that the record of a run is written to: its name holds the key."""
-    name = records.make_name(config.data.name, config.model.name, config)
-    return records.path_for(folder, name, records.run_key(config, settings))
-
-
-def _read_if_there(folder: Path, config: Config, settings: Settings) -> records.Record | None:
-    path = _own_path(folder, config, settings)
+def _read_if_there(folder: Path, config: Config, settings: Settings) -> tuple[Path, records.Record] | None:
+    """The record of a run and the file that it is written to, whose name holds the key."""
+    key = records.run_key(config, settings)
+    path = records.path_for(folder, records.make_name(config.data.name, config.model.name, config), key)
     record = records.read(path) if path.exists() else None
-    return record if record is not None and record["key"] == records.run_key(config, settings) else None
+    return (path, record) if record is not None and record["key"] == key else None
 
 
 def complete(
@@ -126,7 +122,7 @@ def perform(
         return None
     run = runs / run_name(config)
     train(config, run, resume=True, data_dir=data_dir, quiet=quiet)
-    subject = evaluate.from_run(run, settings.weights, data_dir=data_dir, on=settings.on)
+    subject = evaluate.from_run(run, settings, data_dir)
     with contextlib.nullcontext() if quiet else progress.reporting(subject.title) as report:
         return evaluate.evaluate(subject, settings, report)
 

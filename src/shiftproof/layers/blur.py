@@ -58,8 +58,26 @@ def blur_pool(
         return CONVOLVE[ndim](padded, weight, stride=strides, groups=x.shape[1]).to(x.dtype)
 
 
+class BlurredDownsample(PaddedDownsample):
+    """What LPF, APS and LPS share: a dense maximum first (1: none), and a blur of `taps` (1: none)."""
+
+    def __init__(self, stride: int | Sequence[int], ndim: int, padding: str, taps: int, dense_max: int) -> None:
+        super().__init__(stride, ndim, padding)
+        self.taps = checks.integer("taps", taps)
+        self.dense_max = checks.integer("dense_max", dense_max)
+
+    def dense(self, x: Tensor) -> Tensor:
+        """The dense maximum of the maps."""
+        checks.maps("x", x, self.ndim)
+        return dense_max(x, self.dense_max, self.padding, self.ndim)
+
+    def options(self) -> dict[str, Any]:
+        """The filter, and the dense maximum if there is one."""
+        return super().options() | {"taps": self.taps} | ({"dense_max": self.dense_max} if self.dense_max > 1 else {})
+
+
 @register_method("lpf")
-class BlurPool(PaddedDownsample):
+class BlurPool(BlurredDownsample):
     """`blur_pool` as a layer; `dense_max=2` first takes a dense 2 x 2 maximum, which replaces max pooling.
 
     The blur makes shifts matter less and guarantees nothing: the grid stays where it is while the map moves.
@@ -74,16 +92,8 @@ class BlurPool(PaddedDownsample):
         taps: int = 3,
         dense_max: int = 1,
     ) -> None:
-        super().__init__(stride, ndim, padding)
-        self.taps = checks.integer("taps", taps)
-        self.dense_max = checks.integer("dense_max", dense_max)
+        super().__init__(stride, ndim, padding, taps, dense_max)
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
         """The blurred and subsampled maps; there is nothing to select."""
-        checks.maps("x", x, self.ndim)
-        x = dense_max(x, self.dense_max, self.padding, self.ndim)
-        return blur_pool(x, self.stride, self.taps, self.padding, self.ndim)
-
-    def options(self) -> dict[str, Any]:
-        """The filter, and the dense maximum if there is one."""
-        return super().options() | {"taps": self.taps} | ({"dense_max": self.dense_max} if self.dense_max > 1 else {})
+        return blur_pool(self.dense(x), self.stride, self.taps, self.padding, self.ndim)

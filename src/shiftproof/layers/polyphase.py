@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.layers.base import PaddedDownsample
-from shiftproof.layers.blur import blur_pool
+from shiftproof.layers.blur import BlurredDownsample, blur_pool
 from shiftproof.layers.convolution import conv
-from shiftproof.layers.pooling import dense_max
 from shiftproof.layers.registry import register_method
 from shiftproof.maps.padding import pad
 from shiftproof.maps.polyphase import polyphase
@@ -68,40 +66,30 @@ def _components(x: Tensor, stride: int | Sequence[int], padding: str, ndim: int)
     return polyphase(x, strides, ndim)
 
 
-class _Polyphase(PaddedDownsample):
+class _Polyphase(BlurredDownsample):
     """What APS and LPS share: a dense maximum, a component selected on its output, a blur, the component."""
 
-    def __init__(
-        self, stride: int | Sequence[int], padding: str, ndim: int, taps: int, dense_max: int, pads: bool
-    ) -> None:
-        super().__init__(stride, ndim, padding)
-        self.taps = checks.integer("taps", taps)
-        self.dense_max = checks.integer("dense_max", dense_max)
+    pads = False  # whether `_choose` reads beyond the border
+
+    def __init__(self, stride: int | Sequence[int], ndim: int, padding: str, taps: int, dense_max: int) -> None:
+        super().__init__(stride, ndim, padding, taps, dense_max)
         # a border other than the wrap does not move with the map
-        self.law = "equivariant" if padding == "circular" or not (pads or taps > 1 or dense_max > 1) else "none"
+        self.law = "equivariant" if padding == "circular" or not (self.pads or taps > 1 or dense_max > 1) else "none"
 
     def select(self, x: Tensor, *companions: Tensor) -> Tensor:
         """The component of each sample (B,), or weights (B, S) of a mixture."""
-        return self._choose(self._dense(x))
+        return self._choose(self.dense(x))
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor:
         """The selected component of each sample."""
-        x = self._dense(x)
+        x = self.dense(x)
         if selection is None:
             selection = self._choose(x)
         x = blur_pool(x, 1, self.taps, self.padding, self.ndim)
         return polyphase_pool(x, selection, self.stride, self.padding, self.ndim)
 
-    def _dense(self, x: Tensor) -> Tensor:
-        checks.maps("x", x, self.ndim)
-        return dense_max(x, self.dense_max, self.padding, self.ndim)
-
     def _choose(self, x: Tensor) -> Tensor:
         raise NotImplementedError
-
-    def options(self) -> dict[str, Any]:
-        """The filter, and the dense maximum if there is one."""
-        return super().options() | {"taps": self.taps} | ({"dense_max": self.dense_max} if self.dense_max > 1 else {})
 
 
 @register_method("aps")
@@ -141,7 +129,7 @@ class APS(_Polyphase):
         criterion: str = "l2",
         dense_max: int = 1,
     ) -> None:
-        super().__init__(stride, padding, ndim, taps, dense_max, pads=False)
+        super().__init__(stride, ndim, padding, taps, dense_max)
         self.criterion = checks.choice("criterion", criterion, CRITERIA)
 
     def _choose(self, x: Tensor) -> Tensor:
@@ -177,6 +165,7 @@ class LPS(_Polyphase):
     """
 
     temperature: Tensor
+    pads = True
 
     def __init__(
         self,
@@ -189,7 +178,7 @@ class LPS(_Polyphase):
         temperature: tuple[float, float] = (1.0, 0.1),
         dense_max: int = 1,
     ) -> None:
-        super().__init__(stride, padding, ndim, taps, dense_max, pads=True)
+        super().__init__(stride, ndim, padding, taps, dense_max)
         self.hidden = checks.integer("hidden", hidden)
         self.schedule = tuple(checks.positive("temperature", t) for t in temperature)
         if len(self.schedule) != 2:

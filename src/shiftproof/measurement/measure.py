@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,7 +50,16 @@ def measure(
         raise ValueError(f"`names` ({len(names)}) must have one entry per image ({len(images)}).")
     if shifts is None:
         shifts = "all" if len(images) * math.prod(images.shape[2:]) ** 2 <= EXHAUSTIVE_PIXELS else SAMPLE
-    recorder = _Recorder(model, labels)
+    answers: list[Tensor] = []
+
+    def record(x: Tensor) -> Tensor:
+        out = model(x)
+        if isinstance(out, Tensor) and out.dim() == 2:
+            if labels is not None and len(labels) != out.shape[1]:
+                raise ValueError(f"`labels` ({len(labels)}) must have one entry per class ({out.shape[1]}).")
+            answers.append(out.argmax(1).cpu())
+        return out
+
     total = len(wanted) * len(images)
     results: dict[str, KindResult] = {}
     with evaluating(model):
@@ -64,40 +72,15 @@ def measure(
                     if report is not None:
                         report(start + done / count, total)
 
-                recorder.answers.clear()
+                answers.clear()
                 error, agreement = survey(
-                    recorder, images[i : i + 1], shifts, kind, batch_size=batch_size, seed=seed, progress=on_progress
+                    record, images[i : i + 1], shifts, kind, batch_size=batch_size, seed=seed, progress=on_progress
                 )
-                before, after = recorder.answers[0][0], torch.cat(recorder.answers[1:])[: len(error.shifts)]
-                parts.append(_OneImage(error, agreement, after == before, _image_result(name, error, before, after)))
+                before, after = answers[0][0], torch.cat(answers[1:])[: len(error.shifts)]
+                parts.append((error, agreement, after == before, _image_result(name, error, before, after)))
             results[kind] = _combined(kind, parts)
     about = {"images": f"{len(images)} of {images.shape[2]} x {images.shape[3]} pixels, {images.shape[1]} channels"}
     return Measurement(results, about, None if labels is None else list(labels), images)
-
-
-class _Recorder:
-    """A classifier that keeps the answers of every call."""
-
-    def __init__(self, model: Callable[[Tensor], Tensor], labels: Sequence[str] | None) -> None:
-        self.model, self.labels = model, labels
-        self.answers: list[Tensor] = []
-
-    def __call__(self, x: Tensor) -> Tensor:
-        out = self.model(x)
-        if isinstance(out, Tensor) and out.dim() == 2:
-            if self.labels is not None and len(self.labels) != out.shape[1]:
-                raise ValueError(f"`labels` ({len(self.labels)}) must have one entry per class ({out.shape[1]}).")
-            self.answers.append(out.argmax(1).cpu())
-        return out
-
-
-class _OneImage(NamedTuple):
-    """What was measured on one image; `kept` says for each shift whether the answer stayed the same."""
-
-    error: ShiftError
-    agreement: Consistency
-    kept: Tensor
-    image: ImageResult
 
 
 def _image_result(name: str, error: ShiftError, before: Tensor, after: Tensor) -> ImageResult:
@@ -114,22 +97,26 @@ def _image_result(name: str, error: ShiftError, before: Tensor, after: Tensor) -
     )
 
 
-def _combined(kind: str, parts: Sequence[_OneImage]) -> KindResult:
-    """The results of single images as one: the largest changes, the mean shares."""
-    shifts = parts[0].error.shifts
-    changes = torch.stack([p.error.changes for p in parts]).amax(0)
+def _combined(kind: str, parts: Sequence[tuple[ShiftError, Consistency, Tensor, ImageResult]]) -> KindResult:
+    """The results of single images as one: the largest changes, the mean shares.
+
+    The third entry of each says for every shift whether the image kept its answer.
+    """
+    errors, agreements, kept, images = zip(*parts)
+    shifts = errors[0].shifts
+    changes = torch.stack([error.changes for error in errors]).amax(0)
     return KindResult(
         kind=kind,
-        pairs=sum(p.agreement.pairs for p in parts) / len(parts),
-        reference=sum(p.agreement.reference for p in parts) / len(parts),
+        pairs=sum(agreement.pairs for agreement in agreements) / len(parts),
+        reference=sum(agreement.reference for agreement in agreements) / len(parts),
         max=float(changes.max()),
-        mean=sum(p.error.mean for p in parts) / len(parts),
+        mean=sum(error.mean for error in errors) / len(parts),
         worst=shifts[int(changes.argmax())],
-        exact=all(p.error.exact for p in parts),
+        exact=all(error.exact for error in errors),
         shifts=shifts,
         changes=changes,
-        kept=torch.stack([p.kept for p in parts]).double().mean(0),
-        change_map=torch.stack([p.error.map for p in parts]).amax(0),
-        kept_map=torch.stack([p.agreement.map for p in parts]).mean(0),
-        images=[p.image for p in parts],
+        kept=torch.stack(kept).double().mean(0),
+        change_map=torch.stack([error.map for error in errors]).amax(0),
+        kept_map=torch.stack([agreement.map for agreement in agreements]).mean(0),
+        images=list(images),
     )

@@ -80,7 +80,7 @@ def _worst_case(kind: KindResult, pictures: Tensor, label: Label) -> str:
         ("unshifted", before, worst.before),
         (f"shifted by {shift_text(worst.shift)}", after, worst.after),
     ):
-        thumbnail = html_page.picture(words, html_page.pixels_uri(_displayable(image, before)))
+        thumbnail = html_page.picture(words, html_page.picture_uri(_displayable(image, before)))
         sides += (
             f"<div>{thumbnail}<figcaption>{escape(words)}<br>"
             f'<b class="{"bad" if changed else ""}">{escape(label(answer))}</b></figcaption></div>'
@@ -98,7 +98,7 @@ def gallery(kind: KindResult, pictures: Tensor, label: Label) -> Section:
     cards = ""
     for i in order:
         image, tone = kind.images[i], "bad" if kind.images[i].kept < 1 else "good"
-        thumbnail = html_page.picture(_file_name(image), html_page.pixels_uri(_displayable(pictures[i], pictures[i])))
+        thumbnail = html_page.picture(_file_name(image), html_page.picture_uri(_displayable(pictures[i], pictures[i])))
         cards += (
             f'<figure class="card">{thumbnail}<figcaption>{escape(_file_name(image))}<br>{escape(label(image.before))}'
             f'<br>answer kept for <span class="{tone}">{percent(image.kept)}</span></figcaption></figure>'

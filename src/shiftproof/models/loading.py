@@ -72,17 +72,15 @@ def _from_module(module: str, name: str) -> nn.Module:
 
 def load_weights(path: Path) -> dict[str, Tensor]:
     """A `state_dict` from safetensors or from torch's format, read without executing anything."""
-    with path.open("rb"):  # a missing or unreadable file raises the system's own error
-        pass
-    try:
-        if path.suffix == ".safetensors":
-            loaded: Any = importlib.import_module("safetensors.torch").load_file(path)
-        else:
-            with path.open("rb") as file:
+    with path.open("rb") as file:  # a missing or unreadable file raises the system's own error
+        try:
+            if path.suffix == ".safetensors":
+                loaded: Any = importlib.import_module("safetensors.torch").load_file(path)
+            else:
                 loaded = load_plain(file)
-    except Exception as error:  # both have many, most of them internal
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(f"{path}: no weights that can be read safely ({reason[:200]})") from error
+        except Exception as error:  # both have many, most of them internal
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise ValueError(f"{path}: no weights that can be read safely ({reason[:200]})") from error
     if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
         loaded = loaded["state_dict"]
     named = isinstance(loaded, dict) and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in loaded.items())

@@ -20,14 +20,7 @@ def _e2(make: resnet.Make, **keywords: Any) -> nn.Module:
     return E2SFCNN(make, **keywords)
 
 
-_MODELS: dict[str, Callable[..., nn.Module]] = {
-    "resnet8": resnet.resnet8,
-    "resnet18": resnet.resnet18,
-    "resnet20": resnet.resnet20,
-    "resnet50": resnet.resnet50,
-    "resnet56": resnet.resnet56,
-    "e2": _e2,
-}
+_MODELS: dict[str, Callable[..., nn.Module]] = {**resnet.RESNETS, "e2": _e2}
 
 
 def models() -> list[str]:

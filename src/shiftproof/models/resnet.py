@@ -7,6 +7,7 @@ same names as in torchvision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -172,12 +173,8 @@ class ResNet(nn.Module):
             self.add_module(self.stages[-1], nn.Sequential(*blocks))
         self.head = head
         self.size = checks.per_axis("size", size, 2)
-        positions = 1
-        if head == "flatten":
-            for n in self.size:
-                for _ in range(reductions):
-                    n = (n + 1) // 2
-                positions *= n
+        # halving `reductions` times, rounded up each time, is dividing once, rounded up
+        positions = math.prod(-(-n // 2**reductions) for n in self.size) if head == "flatten" else 1
         self.fc = nn.Linear(channels * positions, num_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -207,8 +204,10 @@ class ResNet(nn.Module):
         return out
 
 
-resnet8 = partial(ResNet, BasicBlock, (1, 1, 1), (16, 32, 64))
-resnet18 = partial(ResNet, BasicBlock, (2, 2, 2, 2), (64, 128, 256, 512))
-resnet20 = partial(ResNet, BasicBlock, (3, 3, 3), (16, 32, 64))
-resnet50 = partial(ResNet, Bottleneck, (3, 4, 6, 3), (64, 128, 256, 512))
-resnet56 = partial(ResNet, BasicBlock, (9, 9, 9), (16, 32, 64))
+RESNETS = {
+    "resnet8": partial(ResNet, BasicBlock, (1, 1, 1), (16, 32, 64)),
+    "resnet18": partial(ResNet, BasicBlock, (2, 2, 2, 2), (64, 128, 256, 512)),
+    "resnet20": partial(ResNet, BasicBlock, (3, 3, 3), (16, 32, 64)),
+    "resnet50": partial(ResNet, Bottleneck, (3, 4, 6, 3), (64, 128, 256, 512)),
+    "resnet56": partial(ResNet, BasicBlock, (9, 9, 9), (16, 32, 64)),
+}

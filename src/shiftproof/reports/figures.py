@@ -12,6 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from shiftproof.experiments.records import Record, lookup
+
 INK = "#1b1f24"
 COLOURS = ("#1b1f24", "#0b6e99", "#d1495b", "#edae49", "#5b8c5a")
 DPI = 300
@@ -160,3 +162,17 @@ def heatmap(rows: Sequence[tuple[str, Sequence[Sequence[float]], Tensor, Tensor]
                 spine.set_edgecolor(ink)
                 spine.set_linewidth(0.5)
     return figure
+
+
+def draw_record(record: Record, folder: Path) -> list[Path]:
+    """Draw what a record has numbers for; returns the files, which carry the name of the record's own."""
+    written = []
+    stem = f"{record['name']}-{record['key'][:8]}"
+    found = lookup(record["metrics"], "consistency", "all_pairs")
+    if found is not None:
+        rows = [recorded_shifts("circular shifts", found)]
+        written.append(save(heatmap(rows), folder / f"{stem}-shifts.png"))
+    curve = lookup(record["metrics"], "aliasing")
+    if curve is not None:
+        written.append(aliasing(folder / f"{stem}-aliasing.png", {curve["method"]: curve}))
+    return written

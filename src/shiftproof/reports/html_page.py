@@ -13,6 +13,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 import shiftproof
@@ -109,13 +111,18 @@ def file_uri(path: Path) -> str:
     return _uri(io.BytesIO(path.read_bytes()))
 
 
-def pixels_uri(picture: Tensor) -> str:
-    """A picture (C, H, W) in [0, 1], grey or in colour, as a data URI."""
+def picture_uri(picture: Tensor) -> str:
+    """A picture (C, H, W), grey or in colour, as a data URI; values are clipped to [0, 1]."""
+    pixels = (picture.clamp(0, 1) * 255).round().byte().movedim(0, -1).cpu().numpy()
+    return pixels_uri(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+
+
+def pixels_uri(pixels: npt.NDArray[np.uint8]) -> str:
+    """Pixels (H, W), (H, W, 3) or (H, W, 4) as a data URI."""
     from PIL import Image
 
-    pixels = (picture.clamp(0, 1) * 255).round().byte().movedim(0, -1).cpu().numpy()
     buffer = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(buffer, format="PNG")
+    Image.fromarray(pixels).save(buffer, format="PNG")
     return _uri(buffer)
 
 

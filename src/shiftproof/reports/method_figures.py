@@ -1,4 +1,4 @@
-"""Figures 1 to 4 of the paper: Gaussian-Hermite Sampling at work, drawn from arrays of `experiments.illustrations`.
+"""Figures 1 to 4 of the paper: Gaussian-Hermite Sampling at work, drawn from arrays of `experiments.cameraman`.
 
 Every function writes one file and returns its path.
 """
@@ -14,7 +14,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from shiftproof.experiments.illustrations import Outputs, Steps
+from shiftproof.experiments.cameraman import Outputs, Steps
 from shiftproof.invariance import same_bits
 from shiftproof.reports.figures import COLOURS, INK, save
 

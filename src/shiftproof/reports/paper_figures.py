@@ -7,32 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.experiments import catalogue, records
-from shiftproof.experiments.index import RecordIndex
+from shiftproof.experiments.records import RecordIndex
 from shiftproof.reports import figures, paper_tables
 
-FILES = {
-    "figure1": "figure1_symmetry.png",
-    "figure2": "figure2_functions.png",
-    "figure3": "figure3_process.png",
-    "figure4": "figure4_comparison.png",
-    "figure5": "figure5_erasure.png",
-    "aliasing": "aliasing.png",
+_FIGURES = {
+    "figure1": ("figure1_symmetry.png", "Figure 1. Invariance and equivariance: two of our operators on a real image."),
+    "figure2": ("figure2_functions.png", "Figure 2. Gaussian-Hermite functions."),
+    "figure3": ("figure3_process.png", "Figure 3. Gaussian-Hermite Sampling step by step."),
+    "figure4": ("figure4_comparison.png", "Figure 4. An image and its shifted copy, downsampled by each method."),
+    "figure5": ("figure5_erasure.png", "Figure 5. Consistency and accuracy with a square erased."),
+    "aliasing": ("aliasing.png", "Aliasing: the energy of a wave that survives downsampling, by its frequency."),
 }
-CAPTIONS = {
-    "figure1": "Figure 1. Invariance and equivariance: two of our operators on a real image.",
-    "figure2": "Figure 2. Gaussian-Hermite functions.",
-    "figure3": "Figure 3. Gaussian-Hermite Sampling step by step.",
-    "figure4": "Figure 4. An image and its shifted copy, downsampled by each method.",
-    "figure5": "Figure 5. Consistency and accuracy with a square erased.",
-    "aliasing": "Aliasing: the energy of a wave that survives downsampling, by its frequency.",
-}
+FILES = {name: file for name, (file, _) in _FIGURES.items()}
+CAPTIONS = {name: caption for name, (_, caption) in _FIGURES.items()}
 FROM_RECORDS = ("figure5", "aliasing")
 
 
 def draw(index: RecordIndex, preset: str, folder: Path, names: Iterable[str] = FROM_RECORDS) -> dict[str, Path]:
     """Draw the named ones of `FROM_RECORDS` into a folder; returns the files of those that have records."""
     drawn: dict[str, Path] = {}
-    sizes, rows = paper_tables.ERASED_SIZES, paper_tables.erasure(index, preset).rows
+    sizes, rows = paper_tables.ERASED_SIZES, paper_tables.figure5(index, preset).rows
     if "figure5" in names and any(cell.values for _, cells in rows for cell in cells):
         means = {label: [cell.mean for cell in cells] for label, cells in rows}
         series = {k: {"consistency": v[: len(sizes)], "accuracy": v[len(sizes) :]} for k, v in means.items()}

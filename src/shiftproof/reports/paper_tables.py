@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from shiftproof.experiments import catalogue, paper, records
-from shiftproof.experiments.index import RecordIndex
-from shiftproof.reports.table import Cell, Table, record_cell
+from shiftproof.experiments.records import RecordIndex
+from shiftproof.reports.table import Cell, Column, Table, record_cell
 
 METHOD_LABELS = {
     "strided": "Baseline (strided)",
@@ -32,32 +31,17 @@ MOVED = ("accuracy", "cropped", "black")
 ERASED_SIZES = (0, 4, 6, 8)  # pixels on each side
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: where its numbers are in the metrics of a record, and the paper's numbers by method."""
-
-    title: str
-    path: tuple[str, ...]
-    scale: float = 100.0
-    digits: int = 2
-    printed: Mapping[str, paper.Value] = field(default_factory=dict)
-    model: str | None = None  # if each column is another network
-
-
 def _table(
     index: RecordIndex, name: str, preset: str, title: str, columns: Sequence[Column], notes: tuple[str, ...] = ()
 ) -> Table:
     """One row for each method; both of our GHS rows are compared with the paper's one."""
-    rows = []
-    for method, row in catalogue.SWEEPS[name].rows.items():
+    runs, rows = catalogue.SWEEPS[name], []
+    for method, row in runs.rows.items():
         cells = []
         for c in columns:
             config = catalogue.config(name, preset, c.model or _network(name, preset), row)
             printed = c.printed.get("ghs" if method == "ghs-paper" else method)
-            part, fixed = catalogue.SWEEPS[name].on, c.path[0] == "aliasing"
-            cells.append(
-                record_cell(index, config, c.path, printed, part=part, scale=c.scale, digits=c.digits, measured=fixed)
-            )
+            cells.append(record_cell(index, config, runs.on, c, printed))
         rows.append((METHOD_LABELS.get(method, method), tuple(cells)))
     return Table(name, title, tuple(c.title for c in columns), tuple(rows), notes)
 
@@ -153,7 +137,7 @@ def table4(index: RecordIndex, preset: str) -> Table:
     return _table(index, "table4", preset, f"Table 4. Flipped CIFAR-10, {NETWORK_LABELS[model]}, %", columns, notes)
 
 
-def erasure(index: RecordIndex, preset: str) -> Table:
+def figure5(index: RecordIndex, preset: str) -> Table:
     """Figure 5 as a table: accuracy and consistency with a square erased."""
     model = _network("figure5", preset)
     columns = []
@@ -264,13 +248,5 @@ def table5(index: RecordIndex, preset: str) -> Table:
 
 
 TABLES: dict[str, Callable[[RecordIndex, str], Table]] = {
-    "table1": table1,
-    "table2": table2,
-    "shifts": shifts,
-    "table3": table3,
-    "table4": table4,
-    "figure5": erasure,
-    "table5": table5,
-    "ablation": ablation,
-    "digits": digits,
+    make.__name__: make for make in (table1, table2, shifts, table3, table4, figure5, table5, ablation, digits)
 }

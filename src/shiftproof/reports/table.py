@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shiftproof.experiments import paper, records
-from shiftproof.experiments.index import RecordIndex
+from shiftproof.experiments.records import RecordIndex
 from shiftproof.training.config import Config
 
 NOT_RUN = "not run"
@@ -113,27 +113,30 @@ def differ(a: Cell, b: Cell, spread: float | None = None) -> bool | None:
     return abs(a.mean - b.mean) > max(limits) if limits else None
 
 
-def record_cell(
-    index: RecordIndex,
-    config: Config,
-    path: Sequence[str],
-    printed: paper.Value | None = None,
-    *,
-    part: str = "test",
-    scale: float = 100.0,
-    digits: int = 2,
-    measured: bool = False,
-) -> Cell:
-    """The cell of a configuration, over all recorded seeds: the estimate or number at `path` of the metrics."""
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: where its numbers are in the metrics of a record, and the paper's numbers by method."""
+
+    title: str
+    path: tuple[str, ...]
+    scale: float = 100.0
+    digits: int = 2
+    printed: Mapping[str, paper.Value] = field(default_factory=dict)
+    model: str | None = None  # if each column is another network
+
+
+def record_cell(index: RecordIndex, config: Config, part: str, column: Column, printed: paper.Value | None) -> Cell:
+    """The cell of a configuration, over all recorded seeds: the estimate or number that the column names."""
     ours, margins = [], []
     found = index.find(config, part)
     for name, record in found:
-        value = records.lookup(record["metrics"], *path)
+        value = records.lookup(record["metrics"], *column.path)
         if isinstance(value, Mapping):
-            margins.append(scale * (value["high"] - value["low"]) / 2)
+            margins.append(column.scale * (value["high"] - value["low"]) / 2)
             value = value["value"]
         if value is not None:
-            ours.append((record["seed"], name, scale * float(value)))
+            ours.append((record["seed"], name, column.scale * float(value)))
     ours.sort()
     values, files = tuple(v for *_, v in ours), tuple(n for _, n, _ in ours)
-    return Cell(printed, values, files, digits, measured, max(margins, default=None), run=bool(found))
+    measured = column.path[0] == "aliasing"  # of the method, whatever the seed
+    return Cell(printed, values, files, column.digits, measured, max(margins, default=None), run=bool(found))

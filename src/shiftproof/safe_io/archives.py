@@ -26,20 +26,16 @@ def read_members(path: Path, name: str, wanted: Collection[str], limit: int) -> 
             yield name, read_bounded(path, limit)
         return
     found: set[str] = set()
-    members = (_read_zip if name.endswith(".zip") else _read_tar)(path, wanted, limit)
-    while True:
-        try:
-            member, data = next(members)
+    try:
+        for member, data in (_read_zip if name.endswith(".zip") else _read_tar)(path, wanted, limit):
             if member in found:
                 raise ValueError(f"it holds {member} twice")
-        except StopIteration:
-            return
-        except OverflowError as error:
-            raise ValueError(f"{path}: {error}") from error
-        except Exception as error:  # a damaged archive can raise nearly anything
-            raise ValueError(f"{path}: not a whole archive ({error}).") from error
-        found.add(member)
-        yield member, data
+            found.add(member)
+            yield member, data
+    except OverflowError as error:
+        raise ValueError(f"{path}: {error}") from error
+    except Exception as error:  # a damaged archive can raise nearly anything
+        raise ValueError(f"{path}: not a whole archive ({error}).") from error
 
 
 class _Bounded(io.RawIOBase):

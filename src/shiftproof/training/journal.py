@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,7 +21,8 @@ class Journal:
 
     def __init__(self, folder: Path, step: int, epochs: int, tensorboard: bool) -> None:
         self.path = folder / "log.jsonl"
-        kept = [line for line in _lines(self.path) if _within(line, step, epochs)]
+        lines = self.path.read_text(errors="replace").splitlines() if self.path.exists() else []
+        kept = [line for line in lines if _within(line, step, epochs)]
         atomic_write(self.path, "".join(f"{line}\n" for line in kept).encode())
         self._file = self.path.open("a")
         self._board: Any = None
@@ -49,10 +49,6 @@ class Journal:
             self._file.close()
         if self._board is not None:
             self._board.close()
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(errors="replace").splitlines() if path.exists() else []
 
 
 def _within(line: str, step: int, epochs: int) -> bool:
@@ -87,11 +83,9 @@ class Display:
             self._run = self._bars.add_task(name, total=epochs * steps, note="")
             self._epoch = self._bars.add_task("epoch", total=steps, note="")
 
-    @contextlib.contextmanager
-    def shown(self) -> Iterator[None]:
-        """Show the bars inside this context."""
-        with self._bars or contextlib.nullcontext():
-            yield
+    def shown(self) -> contextlib.AbstractContextManager[Any]:
+        """A context in which the bars are shown."""
+        return self._bars or contextlib.nullcontext()
 
     def step(self, epoch: int, step: int, loss: float, accuracy: float, speed: float) -> None:
         """Update the bars after a step."""

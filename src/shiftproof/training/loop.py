@@ -17,17 +17,17 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from shiftproof import environment
-from shiftproof.data.augment import augment
-from shiftproof.data.batches import Batch, batches, derive_seed, normalise, steps
+from shiftproof.data.batches import Batch, augment, batches, derive_seed, in_order, normalise, steps
 from shiftproof.data.sets import Dataset, Images
 from shiftproof.layers import Downsample
 from shiftproof.safe_io.atomic import atomic_write
 from shiftproof.safe_io.locks import locked_folder
 from shiftproof.training.checkpoint import (
     Checkpoints,
+    RunState,
     checkpoint_tensors,
     explain_full_disk,
     restore_tensors,
@@ -40,10 +40,9 @@ from shiftproof.training.optimizer import add_l1_gradient, learning_rate, make_o
 from shiftproof.training.process import Stopwatch, keep_memory, peak_bytes, stop_requests, threads
 from shiftproof.training.resolve import resolve
 from shiftproof.training.runs import build_model, describe, find_run, launch_mark, load_data
-from shiftproof.training.state import RunState
-from shiftproof.training.validation import validate
 
 _LOG_EVERY = 10  # steps
+_VALIDATED = 250  # images at a time
 _PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -52,12 +51,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def train(
-    config: Config | None,
-    out: Path,
-    *,
-    resume: bool = False,
-    data_dir: Path | None = None,
-    quiet: bool = False,
+    config: Config | None, out: Path, *, resume: bool = False, data_dir: Path | None = None, quiet: bool = False
 ) -> dict[str, Any]:
     """Train a network into the folder `out`, and return what `result.json` says.
 
@@ -81,8 +75,7 @@ def train(
             per_epoch = steps(len(data[1].labels), config.optim.batch_size)
             name = f"{config.model.name} {config.recipe} {config.data.name} seed {config.run.seed}"
             display = Display(name, config.optim.epochs, per_epoch, quiet)
-            size = 4 * sum(p.numel() for p in model.parameters())
-            needed = (config.run.keep + 3) * 2 * size + 2**20
+            needed = (config.run.keep + 3) * 8 * sum(p.numel() for p in model.parameters()) + 2**20
             with locked_folder(out, needed), display.shown(), explain_full_disk(out):
                 # again, now that the folder is locked: another process may have worked there a moment ago
                 _, finished = find_run(config, out, resume, world.restarted)
@@ -173,7 +166,6 @@ class Trainer:
     def epoch(self, stop: threading.Event) -> None:
         """The rest of an epoch, validation, a checkpoint; a request to `stop` ends it after the next step."""
         config, state, world = self.config, self.state, self.world
-        change = config.augment
         self.net.train()
         for batch in batches(
             self.training,
@@ -181,7 +173,7 @@ class Trainer:
             seed=config.run.seed,
             epoch=state.epoch,
             first=state.step,
-            augmentation=partial(augment, flip=change.flip, shift=change.shift, crop=change.crop),
+            augmentation=partial(augment, **vars(config.augment)),
             rank=world.rank,
             world=world.size,
         ):
@@ -194,10 +186,7 @@ class Trainer:
                 raise Stopped(f"{self.out}: stopped in epoch {state.epoch + 1}; continue with --resume.")
 
         world.broadcast(self.model.buffers())
-        checked = {}
-        if len(self.validation.labels):
-            checked = validate(self.model, self.validation, self.dataset, self.form, world, self.autocast)
-        better = state.end_epoch(checked, self.watch())
+        better = state.end_epoch(self.validate() if len(self.validation.labels) else {}, self.watch())
         row = state.history[-1]
         if self.journal is not None:
             if better:
@@ -208,6 +197,24 @@ class Trainer:
         self.display.epoch(row, state.seconds)
         if stop.is_set() and state.epoch < config.optim.epochs:
             raise Stopped(f"{self.out}: stopped after epoch {state.epoch}; continue with --resume.")
+
+    def validate(self) -> dict[str, Any]:
+        """Loss and accuracy on the held-out images, over all processes; a loss that is not finite is None."""
+        world, sums = self.world, [0.0, 0.0]
+        self.model.eval()
+        with torch.no_grad():
+            for images, labels in in_order(self.validation, _VALIDATED, rank=world.rank, world=world.size):
+                labels = labels.to(world.device)
+                with self.autocast():
+                    scores = self.model(self.normalised(images)).float()
+                sums[0] += float(F.cross_entropy(scores, labels, reduction="sum"))
+                sums[1] += float((scores.argmax(1) == labels).sum())
+        loss, right = (v / len(self.validation.labels) for v in world.total(sums))
+        return {"validation_loss": loss if math.isfinite(loss) else None, "validation_accuracy": right}
+
+    def normalised(self, images: Tensor) -> Tensor:
+        """8-bit images as the network takes them, on the device of this process."""
+        return normalise(images.to(self.world.device), self.dataset.mean, self.dataset.std, self.form)
 
     def step(self, batch: Batch) -> None:
         """One step of gradient descent, on this process's part of a batch."""
@@ -220,10 +227,9 @@ class Trainer:
         for group in optimizer.param_groups:
             group["lr"] = rate
 
-        x = normalise(batch.images.to(world.device), self.dataset.mean, self.dataset.std, self.form)
         labels, weights = batch.labels.to(world.device), batch.weights.to(world.device)
         with self.autocast(), _explain_batch_norm(self.out, batch.total):
-            scores = self.net(x)
+            scores = self.net(self.normalised(batch.images))
         losses = F.cross_entropy(scores.float(), labels, reduction="none") * weights
         # the parts of the processes differ in size, and gradients are averaged over processes
         loss = losses.sum() * (world.size / batch.total)
@@ -272,8 +278,7 @@ class Trainer:
             **self.where,
         }
         if self.world.first:
-            about = describe(self.config, self.dataset)
-            write_tensors(self.out / "final.safetensors", self.model.state_dict(), about)
+            write_tensors(self.out / "final.safetensors", self.model.state_dict(), describe(self.config, self.dataset))
             atomic_write(self.out / "result.json", (json.dumps(result, indent=2) + "\n").encode())
         self.world.wait()
         return result

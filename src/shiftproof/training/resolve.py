@@ -12,7 +12,31 @@ from typing import Any
 from shiftproof import checks
 from shiftproof.layers import methods, resolve_options
 from shiftproof.training.config import Config, flatten, from_dict, unflatten
-from shiftproof.training.stored import ADDED_OPTIONS, ADDED_SETTINGS, first_options
+
+# Settings and options (by method) that came after the first stored runs, with the value that runs without them had.
+# A new one is entered here when it is introduced. An entry never changes, whatever happens to the default.
+ADDED_SETTINGS: dict[str, Any] = {}
+ADDED_OPTIONS: dict[str, dict[str, Any]] = {}
+
+# What version 0.1 meant by an option that it left out. It stored only the options that were given.
+_MATRIX = ("orders", "sigma", "extension", "projection", "gain", "taper")  # now the text `kernel`
+_GHS = dict(zip(_MATRIX, ("4N", "band", "periodic", "quadrature", "unit", "gaussian")))
+_GHS_PAPER = dict(zip(_MATRIX, ("N", "rule", "zero", "quadrature", "paper", "none")))
+_EVERY_GHS = {"ties": "exact", "output_size": None, "return_selection": False}
+_UNWRITTEN: dict[str, dict[str, Any]] = {
+    "ghs": _GHS | {"grid": "pivot", "anchor": "center", "pivot": "phase"} | _EVERY_GHS,
+    "ghs-paper": _GHS_PAPER | {"grid": "inclusive", "anchor": "corner", "pivot": "max"} | _EVERY_GHS,
+    "align": {"inner": "strided", "anchor": "center"},
+    "aps": {"taps": 3, "criterion": "l2", "dense_max": 1},
+    "avg": {"kernel_size": None},
+    "lpf": {"taps": 3, "dense_max": 1},
+    "lpf-adaptive": {"taps": 3, "groups": None},
+    "lps": {"taps": 3, "hidden": 16, "temperature": [1.0, 0.1], "dense_max": 1},
+    "max": {"kernel_size": None},
+    "mixed": {"kernel_size": None, "mixture": 0.5, "learn": True},
+    "stochastic": {"kernel_size": None},
+    "strided": {},
+}
 
 
 def resolve(config: Config) -> Config:
@@ -36,3 +60,22 @@ def restore(tree: Mapping[str, Any]) -> Config:
 
 def _with_options(config: Config, options: dict[str, Any]) -> Config:
     return dataclasses.replace(config, model=dataclasses.replace(config.model, options=options))
+
+
+def first_options(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options as version 0.1 meant them, under today's names; values that are gone since then stay as they are.
+
+    >>> first_options("align", {"inner": "lpf", "taps": 5})
+    {'taps': 5, 'dense_max': 1, 'inner': 'lpf', 'anchor': 'center'}
+    """
+    usual = _UNWRITTEN.get(method, {})
+    if method == "align":
+        mine = usual | {name: value for name, value in options.items() if name in usual}
+        handed_on = {name: value for name, value in options.items() if name not in usual}
+        return first_options(str(mine["inner"]), handed_on) | mine
+    full = usual | dict(options)
+    if method in ("ghs", "ghs-paper"):
+        kernel = ", ".join(f"{name}={full.pop(name)}" for name in _MATRIX)
+        full |= {"kernel": f"hermite({kernel})", "pivot_rule": full.pop("pivot")}
+        full["grid"] = "anchored" if full["grid"] == "pivot" else full["grid"]
+    return full
