@@ -483,6 +483,8 @@ GOOD = torch.zeros(2, 3, 8, 8)
             lambda: ghs2d(GOOD, kernel=Hermite(sigma=1e9)),
             r"`sigma` \(=1.0e.09\) must be at most 100 times the size of the map \(2.3\)",
         ),
+        (lambda: ghs2d(GOOD, kernel=Local(0, 1e-9), grid="periodic"), r"`width` \(=1e-09\) is too small here: a row"),
+        (lambda: ghs2d(GOOD, kernel="local(width=1e9)"), r"`width` \(=1e.09\) makes a window of .* at most 100 times"),
         (lambda: ghs2d(GOOD, kernel=Hermite(sigma=1e-320)), "`gain='unit'` cannot keep a constant here"),
         (lambda: GHS2d()(GOOD, selection=0), "`selection` must be an int64 tensor from `select`"),
         (lambda: ghs2d(GOOD, selection=torch.tensor([[1, 2], [8, 0]])), r"up to 8 on axis 0\) must lie inside the map"),

@@ -49,9 +49,12 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS, grid: str = "an
     if isinstance(kernel, Local) or kernel.gain == "unit":
         total = matrix.sum(1, keepdims=True)
         if not (np.abs(total) >= 1e-3).all():
+            least = f"a row of the {count} x {size} matrix sums to {total.flat[np.abs(total).argmin()]:.1e}"
+            if isinstance(kernel, Local):
+                raise ValueError(f"`width` (={kernel.width:g}) is too small here: {least}. Take a larger one.")
             raise ValueError(
-                f"`gain='unit'` cannot keep a constant here: a row of the {count} x {size} matrix sums to "
-                f"{total.flat[np.abs(total).argmin()]:.1e}. Take more `orders`, another `sigma`, or `gain='paper'`."
+                f"`gain='unit'` cannot keep a constant here: {least}. Take more `orders`, another `sigma`, or "
+                f"`gain='paper'`."
             )
         matrix /= total
     return matrix
@@ -106,6 +109,11 @@ def mehler(orders: int, x: Array, y: Array, sigma: float, period: float | None =
 def _local_matrix(size: int, count: int, kernel: Local, grid: str) -> Array:
     """k_m at the distance of each pixel from each sample, summed over the copies of the wrapped axis."""
     scale = kernel.scale(size / count)  # in pixels
+    if scale > _WIDEST * size:
+        raise ValueError(
+            f"`width` (={kernel.width:g}) makes a window of {scale:.1e} pixels: it must be at most {_WIDEST} times the "
+            f"size of the map ({size}), around which it is wrapped."
+        )
     pixel = grids.samples(size, count, grid) / grids.step(size) + (size - 1) / 2
     distance = np.arange(size) - pixel[:, None]  # (N, M)
     # k_m falls to the rounding of float64 within 9 s of the turning point sqrt(4m + 1) of its highest function
