@@ -71,6 +71,28 @@ def test_reproduce_runs_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monk
     assert asked == before
 
 
+def test_results_of_another_preset_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["reproduce", "table1", "--draw-only", "--out", str(tmp_path)]
+    assert main(words) == 0
+    before = (tmp_path / "README.md").read_text()
+    assert main([*words, "--preset", "smoke"]) == 2
+    assert "has the results of the preset 'laptop'; give those of 'smoke' a folder" in capsys.readouterr().err
+    assert (tmp_path / "README.md").read_text() == before
+
+
+@pytest.mark.parametrize("content", ["{}", '{"bad', "[]"])
+def test_damaged_numbers_are_named(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "layers.json").write_text(content)
+    assert main(["reproduce", "table1", "--draw-only", "--out", str(tmp_path)]) == 2
+    assert "layers.json: cannot be read (" in capsys.readouterr().err
+
+
+def test_options_are_named_as_they_are_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for word, value in (("--jobs", "0"), ("--preset", "nope")):
+        assert main(["reproduce", "table1", "--out", str(tmp_path), word, value]) == 2
+        assert f"`{word}` (=" in capsys.readouterr().err
+
+
 def test_names_are_drawn_in_order() -> None:
     assert reproduce.choose(["table2", "figure1", "table2"]) == ["figure1", "table2"]
     assert reproduce.choose(["all"]) == reproduce.choose([])

@@ -145,6 +145,8 @@ def test_a_text_may_leave_out_defaults() -> None:
     assert parse_kernel(" Hermite( orders = 4N ,) ") == GHS
     assert parse_kernel("hermite(orders=3, sigma=0.5)") == Hermite(3, 0.5)
     assert str(Hermite(sigma=2)) == str(Hermite(sigma=2.0))
+    assert Hermite("4 * N", " 1 * band") == GHS
+    assert Hermite("N / 2", "0.5 * rule") == Hermite("N/2", "0.5*rule")
     assert str(Local(width=2)) == str(Local(width=2.0))
 
 
@@ -156,6 +158,7 @@ def test_a_text_may_leave_out_defaults() -> None:
         ("local(2)", "'2' must be one of order, width, each once, with its value after '='"),
         ("local(order=1, order=2)", "'order=2' must be one of order, width, each once"),
         ("local(taper=none)", "'taper=none' must be one of order, width"),
+        ("local(order=-1)", "`order` .=-1. must be at least 0"),
         ("local(order=65)", "`order` .=65. must be at most 64"),
         ("local(order=x)", "`order` .='x'. must be an integer, not str"),
         ("local(width=0)", "`width` .=0.0. must be positive and finite"),

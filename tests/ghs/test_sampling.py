@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import weakref
 from typing import Any, cast
 
 import numpy as np
@@ -414,6 +415,23 @@ def test_plans_are_made_once() -> None:
     assert first.axes[0] is first.axes[1]
 
 
+def test_a_rule_may_be_any_callable_and_is_not_kept() -> None:
+    """Also one that cannot be hashed; the cache of plans does not hold it."""
+
+    @dataclasses.dataclass
+    class Strongest:
+        power: float = 2.0
+
+        def __call__(self, x: Tensor) -> Tensor:
+            return x.abs().pow(self.power).amax(1)
+
+    rule = Strongest()
+    assert_shift_invariant(GHS2d(pivot_rule=rule), torch.randn(2, 3, 6, 5))
+    kept = weakref.ref(rule)
+    del rule
+    assert kept() is None
+
+
 def test_threads_share_the_cache() -> None:
     """Sixteen threads calling one layer get the same bits."""
     from concurrent.futures import ThreadPoolExecutor
@@ -466,7 +484,7 @@ GOOD = torch.zeros(2, 3, 8, 8)
             lambda: ghs2d(GOOD, kernel=Hermite(projection="least-squares", taper="none")),
             r"`orders` \(=16\) must be at most the grid size \(=8\)",
         ),
-        (lambda: Hermite(projection="least-squares"), "`taper='gaussian'` takes all there are: set `taper='none'`"),
+        (lambda: Hermite(projection="least-squares"), "`taper='gaussian'` uses every order: set `taper='none'`"),
         (lambda: Hermite(taper="fade"), "`taper` .='fade'. must be one of 'none', 'gaussian'"),
         (
             lambda: ghs2d(GOOD, anchor="corner"),

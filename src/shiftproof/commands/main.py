@@ -11,7 +11,7 @@ from types import ModuleType
 
 import shiftproof
 from shiftproof import progress
-from shiftproof.commands.shared import add_output
+from shiftproof.commands.shared import add_output, naming_arguments
 
 # modules of this package; each has HELP, EXAMPLES, `add_arguments(parser)` and `run(options)`
 COMMANDS = (
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     try:
         options = parser().parse_args(arguments)
-        with progress.hushed(options.quiet):
+        with progress.hushed(options.quiet), naming_arguments({"jobs": "--jobs", "preset": "--preset"}):
             return int(options.run(options))
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]

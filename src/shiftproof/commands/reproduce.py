@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shiftproof import checks
 from shiftproof.commands import cameraman
@@ -48,17 +49,23 @@ def run(options: argparse.Namespace) -> int:
 
     chosen = choose(options.names)
     out, folder = options.out, options.records or options.out / "records"
+    document = out / "README.md"
+    before = re.search(r"reproduce --preset (\w+)`", document.read_text()) if document.exists() else None
+    if before and before[1] != options.preset:
+        raise ValueError(
+            f"{document}: has the results of the preset {before[1]!r}; give those of {options.preset!r} a folder of "
+            f"their own with `--out DIR`."
+        )
     failed = not options.draw_only and _run_missing(chosen, folder, options)
     index = RecordIndex.read([folder] if folder.is_dir() else [])
     drawn = _draw(chosen, index, options.preset, out)
     tables = [make(index, options.preset) for make in paper_tables.TABLES.values()]
     if (file := out / "cameraman.json").exists():
-        tables.insert(0, paper_tables.cameraman(json.loads(file.read_text())))
+        tables.insert(0, _table(paper_tables.cameraman, file))
     if (file := out / "layers.json").exists():
-        tables.append(paper_tables.table6(json.loads(file.read_text())))
+        tables.append(_table(paper_tables.table6, file))
     figures = {name: file for name, file in paper_figures.FILES.items() if (out / file).exists()}
     address = Path(os.path.relpath(folder, out)).as_posix()
-    document = out / "README.md"
     atomic_write(document, markdown_report.build(tables, figures, options.preset, address).encode())
     printed, written = [table for table in tables if table.name in chosen], [*drawn, document]
     if options.json:
@@ -70,6 +77,14 @@ def run(options: argparse.Namespace) -> int:
         for path in written:
             print(f"wrote {path}")
     return 1 if failed else 0
+
+
+def _table(make: Callable[[Any], Any], file: Path) -> Any:
+    """The table of a file of numbers; a damaged file is named."""
+    try:
+        return make(json.loads(file.read_text()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file}: cannot be read ({error!r}); delete it, and it is measured again.") from error
 
 
 def choose(names: Sequence[str]) -> list[str]:

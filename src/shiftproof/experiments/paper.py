@@ -1,4 +1,4 @@
-"""Numbers the paper prints, to stand beside ours. The only place where they are typed.
+"""Numbers the paper prints, for comparison with ours. The only place where they are typed.
 
 Percentages with their standard deviation over ten seeds where the paper gives one. Rows carry the names of our methods:
 the paper's baseline is `strided`.

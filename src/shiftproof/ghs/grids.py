@@ -61,7 +61,7 @@ def samples(size: int, count: int, grid: str) -> npt.NDArray[np.float64]:
 
 
 def phases(size: int, count: int) -> int:
-    """After how many pixels an equally spaced grid of `count` samples lies on itself again: M / gcd(M, N).
+    """The period, in pixels, of an equally spaced grid of `count` samples: M / gcd(M, N).
 
     The stride where it divides the size; otherwise up to the whole size, and then no two positions share a phase.
 

@@ -63,15 +63,18 @@ class Hermite(_Kernel):
 
     def __post_init__(self) -> None:
         grids.resolve_sigma(self.sigma, grids.resolve_orders(self.orders, 2, 1), 2, 1)
-        if not isinstance(self.sigma, str):
-            object.__setattr__(self, "sigma", float(self.sigma))  # 2 and 2.0 are one kernel, with one text
+        # what means the same has one text: 2 and 2.0, '4N' and '4 * N', 'band' and '1*band'
+        if isinstance(self.orders, str):
+            object.__setattr__(self, "orders", re.sub(r"[\s*]", "", self.orders))
+        sigma = re.sub(r"\s", "", self.sigma).removeprefix("1*") if isinstance(self.sigma, str) else float(self.sigma)
+        object.__setattr__(self, "sigma", sigma)
         checks.choice("extension", self.extension, EXTENSIONS)
         checks.choice("projection", self.projection, basis.PROJECTIONS)
         checks.choice("gain", self.gain, GAINS)
         checks.choice("taper", self.taper, TAPERS)
         if self.projection == "least-squares" and self.taper == "gaussian":
             raise ValueError(
-                "`projection='least-squares'` fits a number of functions, and `taper='gaussian'` takes all there are: "
+                "`projection='least-squares'` fits a number of functions, and `taper='gaussian'` uses every order: "
                 "set `taper='none'`."
             )
         self._write()
@@ -145,7 +148,7 @@ def parse_kernel(kernel: Kernel | str) -> Kernel:
 def _number(text: str) -> int | float | str:
     """The number in `text`, or `text` where it is a word."""
     try:
-        return int(text) if text.isdigit() else float(text)
+        return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
     except ValueError:
         return text
 

@@ -30,7 +30,7 @@ _cache = TensorCache()  # for traced graphs; eager calls keep whole plans
 
 
 def sampling_matrix(size: int, count: int, kernel: Kernel = GHS, grid: str = "anchored") -> Array:
-    """R, the (N, M) matrix that takes M pixels to N samples. A single pixel sampled once is left alone: R = 1.
+    """R, the (N, M) matrix that takes M pixels to N samples; for M = N = 1, R = 1.
 
     >>> sampling_matrix(32, 16, Local(2)).shape
     (16, 32)
@@ -161,7 +161,7 @@ class Plan(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Of the matrices; what backends derive from them takes no more."""
+        """Of the matrices alone: the bands that C derives from a full matrix take up to four times as much."""
         return sum(axis.dense.nbytes for axis in {id(axis): axis for axis in self.axes}.values())
 
 

@@ -107,7 +107,7 @@ def select_pivot(
     sizes = scores.shape[1:]
     if x.shape[0] == 0:
         return x.new_empty((0, len(sizes)), dtype=torch.int64)
-    # looked for in x: the maximum of another runtime, or a user's rule, may lose a NaN on the way
+    # looked for in x: the maximum of another runtime, or a user's rule, may drop a NaN
     ill = x.flatten(1).isnan().any(1)
     index = argmax(scores, ties, (x, *(c.detach() for c in companions)))
     return torch.where(ill[:, None], -1, _unravel(index, sizes))

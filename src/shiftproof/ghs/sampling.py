@@ -120,7 +120,8 @@ class Sampling:
         if not isinstance(x, Tensor) or not is_eager(x) or 0 in x.shape[1:]:
             _refuse_trace()
             return self._make_plan(x)
-        return _plans.get((x.shape[2:], x.dtype, x.device, self), lambda: self._make_plan(x))
+        made_of = self.stride, self.output_size, self.kernel, self.grid, self.anchor
+        return _plans.get((x.shape[2:], x.dtype, x.device, made_of), lambda: self._make_plan(x))
 
     def _make_plan(self, x: Tensor) -> Plan:
         sizes = checks.maps("x", x, self.ndim).shape[2:]
@@ -170,14 +171,14 @@ def ghs2d(  # type: ignore[misc]
 
     * theorem 2: for every input and every circular shift the output is equal, bit for bit on equal shapes and
       memory layouts, ties included (`ties="exact"`);
-    * linear in the values where the pivot stays, and differentiable to any order;
+    * linear as long as the pivot does not change, and differentiable to any order;
     * float16 and bfloat16 are multiplied in float32 and rounded once, autocast or not: against float64 the error is at
       most u + 2^-20 times max \|x\| times the largest row sum of \|R\| on each axis, with u = 2^-8 for bfloat16, 2^-11
       for float16, and 0 for float32, where no sample depends on more than 512 pixels of an axis;
     * a sample that contains NaN has no pivot, and all its outputs are NaN; other samples are not affected. An infinity
       makes the outputs that it reaches infinite or NaN.
 
-    `stride`: output samples lie so many pixels apart, on all axes or one number for each.
+    `stride`: the distance between output samples in pixels, one number or one for each axis.
     `output_size`: the sizes of the output, instead of `stride`.
     `kernel`: what the matrix R is made of, `Hermite(...)`, `Local(...)` or the text of one.
     `grid`: output samples `"inclusive"` of both ends (the paper); `"periodic"`, equally spaced around the wrapped axis
@@ -187,7 +188,7 @@ def ghs2d(  # type: ignore[misc]
     see `select_pivot`.
     `ties`: what decides between equal scores, `"exact"`, `"window"` or `"first"`: see `select_pivot`.
     `selection`: the pivots of another branch, instead of a search.
-    `return_selection`: return the pivots too, for another branch.
+    `return_selection`: also return the pivots, so that another branch can use them.
 
     Branches that meet again must share one pivot. Where `x` has ties, find it with `GHS2d.select(x, other)`, so that
     the other branch can break them. The paper's layer is `GHS2d.paper()`.

@@ -15,7 +15,7 @@ CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 class _Padded:
-    """Torch's convolution with `shifts.pad` in the place of its own padding.
+    """Torch's convolution with `maps.padding.pad` in the place of its own padding.
 
     `around` holds the padding (before, after) on each axis, which may differ and exceed the size of the map.
 

@@ -43,21 +43,23 @@ class GHSBase(Downsample):
         ties: str = "exact",
         return_selection: bool = False,
     ) -> None:
-        """Keep the arguments.
+        """What the layer does, whatever the maps.
 
-        `stride`: output samples lie so many pixels apart, on all axes or one number for each.
+        `stride`: the distance between output samples in pixels, one number or one for each axis.
         `output_size`: the sizes of the output, instead of `stride`.
         `kernel`: what the matrices are made of, `Hermite(...)`, `Local(...)` or the text of one.
         `grid`: where output samples lie, `"anchored"`, `"periodic"` or `"inclusive"` (the paper).
         `anchor`: where the pivot is moved to, `"center"` or `"corner"` (the paper).
         `pivot_rule`: how the pivot is found, `"phase"`, `"max"` (the paper), `"energy"` or a function of the maps.
         `ties`: what decides between equal scores, `"exact"`, `"window"` or `"first"`.
-        `return_selection`: return the pivots beside the samples, for other branches.
+        `return_selection`: also return the pivots, so that other branches can use them.
 
-        `ghs2d` says more of each.
+        See `ghs2d` for details.
         """
         super().__init__(stride, self.dimensions)
         self.sampling = Sampling.of(self.ndim, stride, output_size, kernel, grid, anchor, pivot_rule, ties)
+        self.output_size, self.kernel = self.sampling.output_size, self.sampling.kernel
+        self.grid, self.anchor, self.pivot_rule, self.ties = grid, anchor, pivot_rule, ties
         self.return_selection = return_selection
         self.law = "exact-invariant" if ties == "exact" else "none"
 
@@ -84,13 +86,15 @@ class GHSBase(Downsample):
 
 
 class GHS1d(GHSBase):
-    """`GHSBase` for signals (B, C, W)."""
+    """Gaussian-Hermite Sampling of signals (B, C, W), with equal bits for every circular shift."""
 
     dimensions = 1
 
 
 class GHS2d(GHSBase):
-    """`GHSBase` for images (B, C, H, W).
+    """Gaussian-Hermite Sampling of images (B, C, H, W), with equal bits for every circular shift.
+
+    `__init__` explains the arguments, `GHSBase` the guarantees.
 
     >>> GHS2d(stride=2)
     GHS2d(stride=2)
@@ -100,7 +104,7 @@ class GHS2d(GHSBase):
 
 
 class GHS3d(GHSBase):
-    """`GHSBase` for volumes (B, C, D, H, W)."""
+    """Gaussian-Hermite Sampling of volumes (B, C, D, H, W), with equal bits for every circular shift."""
 
     dimensions = 3
 

@@ -154,7 +154,7 @@ def _windows(
 
 
 def _pad(x: Tensor, amounts: Sequence[tuple[int, int]], padding: str, empty: float) -> Tensor:
-    """`shifts.pad`, but `"zeros"` fills with what counts for nothing."""
+    """`maps.padding.pad`, but `"zeros"` fills with what counts for nothing."""
     if padding == "zeros" and empty:
         return F.pad(x, [n for pair in reversed(amounts) for n in pair], value=empty)
     return pad(x, amounts, padding)

@@ -1,7 +1,7 @@
 """Where GHS is computed. Each function here chooses once per call: compiled C for float32 images, torch for the rest.
 
-Both give the same up to rounding, and each by itself gives equal bits for shifted maps. This is also where autograd
-learns that the transpose of sampling is its backward pass.
+The two agree to rounding, and each gives equal bits for shifted maps. This is also where autograd learns that the
+transpose of sampling is its backward pass.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def find_and_sample(
 
 
 def _laid_out(x: Tensor) -> Tensor:
-    """Pixel by pixel, or plane by plane."""
+    """`x` in channels-last or in contiguous memory."""
     return x if whole_pixels(x) else x.contiguous()
 
 
