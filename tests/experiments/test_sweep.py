@@ -143,10 +143,15 @@ def test_a_kernel_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     [
         (
             ["--set", "model.options.kernel=local(order=99)"],
-            "`--set model.options={'kernel': 'local(order=99)'}`: `order` (=99) must be at most 64",
+            "`--set model.options.kernel='local(order=99)'`: `order` (=99) must be at most 64",
         ),
-        (["--set", "model.options.kernel=loca"], "`kernel` (='loca') must be one of 'hermite', 'local'. Did you mean"),
-        (["--set", "model.options.taps=3"], "`--set model.options={'taps': 3}`: method 'ghs' has no option `taps`"),
+        (
+            ["--set", "model.options.kernel=loca"],
+            "`--set model.options.kernel='loca'` must be one of 'hermite', 'local'",
+        ),
+        (["--set", "model.options.taps=3"], "`--set model.options.taps=3`: method 'ghs' has no option `taps`"),
+        (["--models", "nope"], "must be one of 'resnet8'"),
+        (["--dataset", "nope"], "`--dataset` (='nope') must be one of 'cifar10'"),
         (["--set", "optim.lr=-1"], "`--set optim.lr=-1.0` must be at least 0"),
         (["--methods", "gsh"], "`--methods` (='gsh') must be one of"),
         (["--preset", "lap"], "`--preset` (='lap') must be one of"),

@@ -28,8 +28,8 @@ def test_every_option_is_written_down() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel": "local(order=99)"}, r"`model.options` \(=.*\): `order` \(=99\) must be at most 64"),
-        ({"taps": 3}, r"`model.options` \(=.*\): method 'ghs' has no option `taps`"),
+        ({"kernel": "local(order=99)"}, r"`model.options.kernel` \(=.*\): `order` \(=99\) must be at most 64"),
+        ({"taps": 3}, r"`model.options.taps` \(=3\): method 'ghs' has no option `taps`"),
     ],
 )
 def test_a_wrong_option_is_refused_before_the_run(options: dict[str, object], message: str) -> None:

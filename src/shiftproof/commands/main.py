@@ -30,6 +30,8 @@ COMMANDS = (
     "bench",
     "completion",
 )
+# what an argument that reaches the user is called on the command line
+_ARGUMENTS = {"jobs": "--jobs", "preset": "--preset", "model.name": "--models", "data.name": "--dataset"}
 # optional modules, and the extra that installs each
 _EXTRAS = {
     "e2cnn": "e2",
@@ -107,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     try:
         options = parser().parse_args(arguments)
-        with progress.hushed(options.quiet), naming_arguments({"jobs": "--jobs", "preset": "--preset"}):
+        with progress.hushed(options.quiet), naming_arguments(_ARGUMENTS):
             return int(options.run(options))
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]

@@ -18,7 +18,7 @@ _OPTIONS = {
     "model.method": "--method",
     "run.seed": "--seed",
 }
-_SETTING = re.compile(r"`((?:model|data|augment|optim|run)\.\w+)`(?: \(=(.*?)\)(?=[ .:;]|$))?")
+_SETTING = re.compile(r"`((?:model|data|augment|optim|run)\.[\w.]+)`(?: \(=(.*?)\)(?=[ .:;]|$))?")
 SEEDS = "default: 10 for paper, 2 for laptop, 1 for smoke"
 
 

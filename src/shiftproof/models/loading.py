@@ -64,7 +64,10 @@ def _from_module(module: str, name: str) -> nn.Module:
     except AttributeError as error:
         raise ValueError(f"{module} has no {name!r}.") from error
     if not isinstance(made, nn.Module) and callable(made):
-        made = made()
+        try:
+            made = made()
+        except Exception as error:  # whatever the user's code raises
+            raise ValueError(f"{module}:{name} failed: {type(error).__name__}: {error}") from error
     if not isinstance(made, nn.Module):
         raise ValueError(f"{module}:{name} makes a {type(made).__name__}, not a torch.nn.Module.")
     return made

@@ -6,11 +6,14 @@ A configuration is stored with every option at its value, so that a later change
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from shiftproof import checks
+from shiftproof.data import datasets
 from shiftproof.layers import methods, resolve_options
+from shiftproof.models import models
 from shiftproof.training.config import Config, flatten, from_dict, unflatten
 
 # Settings and options (by method) that came after the first stored runs, with the value that runs without them had.
@@ -41,11 +44,17 @@ _UNWRITTEN: dict[str, dict[str, Any]] = {
 
 def resolve(config: Config) -> Config:
     """`config` with every option of its method at its value, defaults included; a wrong option is refused."""
+    checks.choice("model.name", config.model.name, models())
+    checks.choice("data.name", config.data.name, datasets())
     method = checks.choice("model.method", config.model.method, methods())
     try:
         options = resolve_options(method, config.model.options)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"`model.options` (={checks.shown(config.model.options, 200)}): {error}") from None
+        found = re.match(r"`(\w+)` ", str(error))
+        if found and found[1] in config.model.options:
+            raise ValueError(f"`model.options.{found[1]}` {str(error)[found.end() :]}") from None
+        given = ", ".join(f"`model.options.{k}` (={checks.shown(v)})" for k, v in config.model.options.items())
+        raise ValueError(f"{given}: {error}") from None
     return _with_options(config, options)
 
 
