@@ -25,31 +25,42 @@ V = TypeVar("V", bound=Sized)
 
 
 class Cache(Generic[V]):
-    """Keeps the most recently used values up to `capacity` bytes; a larger single value is not kept at all."""
+    """Keeps the most recently used values: together up to `capacity` bytes, and the latest one that alone is larger."""
 
     def __init__(self, capacity: int = 64 * 2**20) -> None:
         self.capacity = capacity
-        self.bytes = 0
-        self._items: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
+        self._items: OrderedDict[Hashable, V] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
         """The value under `key`, made on the first call; every caller gets one and the same."""
         with self._lock:
-            found = self._items.get(key)
-            if found is not None:
+            if key in self._items:
                 self._items.move_to_end(key)
-                return found[0]
+                return self._items[key]
         with torch.inference_mode(False):  # what is kept must serve training too
             made = make()
         with self._lock:
-            kept, size = self._items.setdefault(key, (made, made.nbytes))
-            if kept is made:
-                self.bytes += size
-            while self.bytes > self.capacity:
-                _, (_, dropped) = self._items.popitem(last=False)
-                self.bytes -= dropped
+            kept = self._items.setdefault(key, made)
+            self._drop_least_recent()
             return kept
+
+    def _drop_least_recent(self) -> None:
+        """A value may have grown since it was made, so sizes are asked for anew."""
+        room, large = self.capacity, False
+        for key, value in reversed(list(self._items.items())):  # the latest first
+            if value.nbytes > self.capacity:
+                keep, large = not large, True
+            else:
+                room -= value.nbytes
+                keep = room >= 0
+            if not keep:
+                del self._items[key]
+
+    @property
+    def bytes(self) -> int:
+        """What all values take together."""
+        return sum(value.nbytes for value in self._items.values())
 
     def __len__(self) -> int:
         return len(self._items)
@@ -58,7 +69,6 @@ class Cache(Generic[V]):
         """Forget everything."""
         with self._lock:
             self._items.clear()
-            self.bytes = 0
 
 
 class TensorCache(Cache[Tensor]):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -148,7 +148,12 @@ class Axis:
 
     def __init__(self, dense: Tensor) -> None:
         self.dense = dense
-        self.derived: dict[Any, Any] = {}
+        self.derived: dict[Hashable, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Of all of them."""
+        return self.dense.nbytes + sum(t.nbytes for made in list(self.derived.values()) for t in made)
 
 
 class Plan(NamedTuple):
@@ -161,8 +166,8 @@ class Plan(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Of the matrices alone: the bands that C derives from a full matrix take up to four times as much."""
-        return sum(axis.dense.nbytes for axis in {id(axis): axis for axis in self.axes}.values())
+        """Of the matrices and what is derived from them."""
+        return sum(axis.nbytes for axis in {id(axis): axis for axis in self.axes}.values())
 
 
 def make_plan(

@@ -59,6 +59,7 @@ def fits(x: Tensor) -> bool:
         and x.dim() == 4
         and x.numel() > 0
         and not x.is_neg()  # whose memory holds the opposite
+        and not x._is_zerotensor()  # which has no memory
     )
 
 
@@ -166,7 +167,7 @@ def _band(axis: Axis, transpose: bool, rows: int) -> tuple[Tensor, Tensor]:
         columns = (starts[:, None] + torch.arange(taps, **_INTEGERS)) % kept.shape[1]  # (groups, taps)
         weights = groups.gather(2, columns[:, None].expand(-1, rows, -1)).mT.contiguous()
         axis.derived[key] = weights, starts
-    return axis.derived[key]  # type: ignore[no-any-return]
+    return axis.derived[key]
 
 
 def _window(used: Sequence[bool]) -> tuple[int, int]:
