@@ -22,6 +22,10 @@ from shiftproof.invariance.assertions import _equivariance_error
 from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift
 
 
+class Named(Tensor):
+    """A tensor with another name, such as an image of torchvision."""
+
+
 def corner(x: Tensor) -> Tensor:
     """As far from invariant as can be: one pixel."""
     return x[:, :, 0, 0]
@@ -114,6 +118,22 @@ def test_memory_layout_is_kept() -> None:
 
     shift_error(f, torch.rand(2, 3, 4, 4).contiguous(memory_format=torch.channels_last))
     assert all(seen)
+
+
+def test_a_function_is_measured_as_it_is_called() -> None:
+    """Every call has the batch, the strides and the class of the maps; of overlapping maps it has a plain copy."""
+    base = torch.rand(4, 6, 10, 3)
+    views = [base[:1], base.movedim(-1, 1), base[:, ::2, ::5], torch.rand(1, 3, 5, 5).expand(2, 3, 5, 5)]
+    for x in [*views, torch.rand(2, 3, 4, 5).as_subclass(Named)]:
+        seen: list[tuple[object, ...]] = []
+
+        def f(t: Tensor, seen: list[tuple[object, ...]] = seen) -> Tensor:
+            seen.append((type(t), t.shape, t.stride()))
+            return t.as_subclass(Tensor).amax((2, 3))
+
+        assert shift_error(f, x, shifts=3).exact
+        strides = torch.empty_like(x).stride() if 0 in x.stride() else x.stride()
+        assert seen == [(type(x), x.shape, strides)] * 4
 
 
 def test_one_bit_is_noticed() -> None:
@@ -271,9 +291,9 @@ def test_options_mean_the_same_everywhere(measure: Callable[..., object]) -> Non
 
 
 def test_defaults() -> None:
-    """All circular shifts, 256 at a time; samples are drawn with seed 0."""
+    """All circular shifts, one in each call; samples are drawn with seed 0."""
     x = torch.rand(1, 1, 16, 17)
-    written = {"border": "zeros", "batch_size": 256, "seed": 0}
+    written = {"border": "zeros", "batch_size": 1, "seed": 0}
     for arguments in ((), (7,), (7, "cropped")):
         found = batches(shift_error, x, *arguments)
         assert same_bits(torch.cat(found), torch.cat(batches(shift_error, x, *arguments, **written)))
@@ -391,7 +411,7 @@ def test_no_graph_is_kept() -> None:
         ((corner, torch.zeros(0, 1, 3, 3)), {}, "must be a batch of images"),
         ((corner, torch.zeros(1, 1, 3, 3, dtype=torch.uint8)), {}, "must be a real floating tensor"),
         ((torch.sum, torch.zeros(1, 1, 3, 3)), {}, "must return a tensor with one entry per image"),
-        ((lambda t: [t], torch.zeros(1, 1, 3, 3)), {}, "must return a tensor with one entry per image .9., not list"),
+        ((lambda t: [t], torch.zeros(1, 1, 3, 3)), {}, "must return a tensor with one entry per image .1., not list"),
     ],
 )
 def test_bad_arguments(arguments: tuple[object, ...], options: dict[str, object], message: str) -> None:

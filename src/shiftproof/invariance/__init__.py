@@ -2,7 +2,7 @@
 
 from shiftproof.invariance.assertions import assert_shift_equivariant, assert_shift_invariant
 from shiftproof.invariance.measure import Consistency, ShiftError, consistency, same_bits, shift_error, survey
-from shiftproof.invariance.trials import KINDS, Shift, Shifts
+from shiftproof.invariance.trials import KINDS, Shift, Shifts, copy_of
 
 __all__ = [
     "KINDS",
@@ -13,6 +13,7 @@ __all__ = [
     "assert_shift_equivariant",
     "assert_shift_invariant",
     "consistency",
+    "copy_of",
     "same_bits",
     "shift_error",
     "survey",

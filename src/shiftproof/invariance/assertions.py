@@ -21,7 +21,7 @@ def assert_shift_invariant(
     *,
     tolerance: float = 0.0,
     border: str = "zeros",
-    batch_size: int = 256,
+    batch_size: int | None = None,
     seed: int = 0,
 ) -> None:
     """Raise `AssertionError` unless f(x) stays the same under shifts (Eq. 14); tolerance 0 compares bits."""
@@ -42,7 +42,7 @@ def assert_shift_equivariant(
     shifts: Shifts = "all",
     *,
     tolerance: float = 0.0,
-    batch_size: int = 256,
+    batch_size: int | None = None,
     seed: int = 0,
 ) -> None:
     """Raise `AssertionError` unless a circular shift of `x` shifts the maps f(x) along.

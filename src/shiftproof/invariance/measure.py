@@ -77,17 +77,18 @@ def shift_error(
     kind: str = "circular",
     *,
     border: str = "zeros",
-    batch_size: int = 256,
+    batch_size: int | None = None,
     seed: int = 0,
 ) -> ShiftError:
     """The change of f(x) when the images `x` (B, C, H, W) are shifted (Eqs. 14 and 15).
 
-    `f` takes a batch of images. Its reference is evaluated in the same batch shape and at the same places of the
-    batch as the shifted copies, because rounding may depend on both.
+    `f` takes a batch of images. It is measured as it is used: every call has the batch, the memory layout and the class
+    of `x`, because rounding may depend on each. The reference is evaluated on a copy of `x`.
 
     `shifts`: `"all"`, the number of a random sample drawn with `seed`, or a list of (row, column).
     `kind`: `"circular"` (all: H x W), `"cropped"` with a `border` (all: up to an eighth of the size each way),
     `"fractional"` (all: multiples of 1/8 pixel up to one pixel).
+    `batch_size`: the most images in one call; several shifts share a call then, which is faster.
 
     Outputs that are equal, infinite or NaN on both sides count as no change; NaN on one side counts as infinite.
 
@@ -108,7 +109,7 @@ def consistency(
     kind: str = "circular",
     *,
     border: str = "zeros",
-    batch_size: int = 256,
+    batch_size: int | None = None,
     seed: int = 0,
 ) -> Consistency:
     """How often the classifier `f`, images (B, C, H, W) to scores (B, classes), keeps its answer under shifts.
@@ -128,7 +129,7 @@ def survey(
     kind: str = "circular",
     *,
     border: str = "zeros",
-    batch_size: int = 256,
+    batch_size: int | None = None,
     seed: int = 0,
     progress: Callable[[int, int], object] | None = None,
 ) -> tuple[ShiftError, Consistency]:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from shiftproof import checks
-from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shift
-from shiftproof.tensors import channels_last
+from shiftproof.maps.shifts import cropped_shift, fractional_shift
 
 KINDS = ("circular", "cropped", "fractional")
 Shift = tuple[float, ...]
@@ -69,28 +68,46 @@ def on_grid(grid: list[list[float]], tried: list[Shift], values: Tensor) -> Tens
 
 
 def outputs(
-    f: Callable[[Tensor], Tensor], x: Tensor, tried: list[Shift], kind: str, border: str, batch_size: int
+    f: Callable[[Tensor], Tensor], x: Tensor, tried: list[Shift], kind: str, border: str, batch_size: int | None
 ) -> Iterator[tuple[slice, list[int], Tensor, Tensor]]:
     """Blocks of images and shifts: (which images, which shifts, f of the images, f of the shifted images).
 
-    Every call of f has the same shape; the last one is filled up with copies that are thrown away.
+    Every call of f has the same shape. Without a `batch_size` that is the shape of `x`; otherwise several shifts share
+    a call, and the last one is filled up with copies that are thrown away.
     """
-    batch_size = checks.integer("batch_size", batch_size)
-    form = torch.channels_last if channels_last(x) else torch.contiguous_format
+    size = x.shape[0] if batch_size is None else checks.integer("batch_size", batch_size)
     with torch.no_grad():
-        for start in range(0, x.shape[0], batch_size):
-            images = x[start : start + batch_size]
+        for start in range(0, x.shape[0], size):
+            images = x[start : start + size] if size < x.shape[0] else x
             count = images.shape[0]
-            per_call = min(len(tried), max(1, batch_size // count))
-            same = images.repeat(per_call, *[1] * (x.dim() - 1)).contiguous(memory_format=form)
-            reference = _call(f, same)
+            per_call = 1 if batch_size is None else min(len(tried), max(1, size // count))
+            reference = _call(f, _together([copy_of(images)] * per_call))
             for first in range(0, len(tried), per_call):
                 which = list(range(first, min(first + per_call, len(tried))))
                 filled = which + which[-1:] * (per_call - len(which))
-                moved = torch.cat([_shifted(images, tried[s], kind, border) for s in filled])
-                out = _call(f, moved.contiguous(memory_format=form))
+                out = _call(f, _together([_shifted(images, tried[s], kind, border) for s in filled]))
                 used = len(which) * count
                 yield slice(start, start + count), which, reference[:used], out[:used]
+
+
+def copy_of(x: Tensor, shift: Sequence[int] = (), dims: Sequence[int] = ()) -> Tensor:
+    """A copy of `x`, rolled by `shift` along `dims`, of the same class and with the same strides.
+
+    So a function takes the same way with it as with `x`, and rounds alike.
+    """
+    return _like(x, x.roll(tuple(shift), tuple(dims)) if shift else x)
+
+
+def _like(x: Tensor, values: Tensor) -> Tensor:
+    overlaps = any(stride == 0 and size > 1 for size, stride in zip(x.shape, x.stride()))
+    out = torch.empty_like(x) if overlaps else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+    out.copy_(values)
+    return out if type(out) is type(x) else out.as_subclass(type(x))
+
+
+def _together(copies: list[Tensor]) -> Tensor:
+    """One batch, in the memory layout of its parts."""
+    return copies[0] if len(copies) == 1 else torch.cat(copies)
 
 
 def _call(f: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
@@ -104,6 +121,8 @@ def _call(f: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
 def _shifted(images: Tensor, shift: Shift, kind: str, border: str) -> Tensor:
     dims = range(2, images.dim())
     if kind == "fractional":
-        return fractional_shift(images, shift, dims)
+        return _like(images, fractional_shift(images, shift, dims))
     whole = [int(v) for v in shift]
-    return circular_shift(images, whole, dims) if kind == "circular" else cropped_shift(images, whole, dims, border)
+    if kind == "circular":
+        return copy_of(images, whole, dims)
+    return _like(images, cropped_shift(images, whole, dims, border))
