@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from shiftproof.layers import GHS1d as GHS1d
     from shiftproof.layers import GHS2d as GHS2d
     from shiftproof.layers import GHS3d as GHS3d
+    from shiftproof.layers import RollFirst as RollFirst
+    from shiftproof.layers import RollToPivot as RollToPivot
     from shiftproof.layers import create_downsample as create_downsample
     from shiftproof.layers import register_method as register_method
     from shiftproof.maps.shifts import circular_shift as circular_shift
@@ -38,6 +40,8 @@ _HOMES = {
     "GHS3d": "layers",
     "Hermite": "ghs.kernel",
     "Local": "ghs.kernel",
+    "RollFirst": "layers",
+    "RollToPivot": "layers",
     "assert_shift_equivariant": "invariance",
     "assert_shift_invariant": "invariance",
     "circular_shift": "maps.shifts",

@@ -15,6 +15,8 @@ _AUTOCAST_DEVICES = frozenset(
     if torch.amp.is_autocast_available(kind)
 )
 
+_NO_DISPATCH = Tensor.__torch_dispatch__  # of tensors whose operations are those of torch
+
 
 def is_eager(x: Tensor) -> bool:
     """Whether `x` is an ordinary tensor whose values Python may read.
@@ -28,6 +30,16 @@ def is_eager(x: Tensor) -> bool:
         and not torch._C._is_tracing()
         and not torch._C._are_functorch_transforms_active()
     )
+
+
+def plain(x: Tensor) -> Tensor:
+    """`x` without a subclass that only names it (such as an image of torchvision), and with its negation carried out.
+
+    So a tensor and its shifted copy, which `torch.roll` makes an ordinary one, are handled alike.
+    """
+    if type(x) is not Tensor and isinstance(x, Tensor) and type(x).__torch_dispatch__ is _NO_DISPATCH:
+        x = x.as_subclass(Tensor)
+    return x.resolve_neg() if isinstance(x, Tensor) and is_eager(x) else x
 
 
 def has_derivative(x: Tensor) -> bool:

@@ -19,6 +19,8 @@ PUBLIC = {
     "GHS3d",
     "Hermite",
     "Local",
+    "RollFirst",
+    "RollToPivot",
     "assert_shift_equivariant",
     "assert_shift_invariant",
     "circular_shift",

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from shiftproof.conversion.error import ConversionError
-from shiftproof.layers import Downsample
+from shiftproof.layers import Downsample, RollToPivot
 
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm)
 _POOLS = ("MaxPool", "AvgPool", "LPPool", "Upsample", "Unpool", "PixelUnshuffle")
@@ -51,7 +51,7 @@ class _Tracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return (
             module_qualified_name in self.opaque
-            or isinstance(m, (*_NORMS, Downsample, _ConvNd))
+            or isinstance(m, (*_NORMS, Downsample, RollToPivot, _ConvNd))
             or super().is_leaf_module(m, module_qualified_name)
         )
 

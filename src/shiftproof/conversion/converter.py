@@ -17,8 +17,8 @@ from shiftproof.conversion.example import find_inputs
 from shiftproof.conversion.plan import Plan, make_plan
 from shiftproof.conversion.report import ConversionReport
 from shiftproof.conversion.rewrite import rewrite
-from shiftproof.conversion.verify import verify
-from shiftproof.layers import Downsample, create_downsample
+from shiftproof.conversion.verify import check_stages, check_whole
+from shiftproof.layers import Downsample, create_downsample, make_front
 from shiftproof.maps.padding import BORDERS
 
 
@@ -29,12 +29,16 @@ def convert(
     *,
     example: Tensor | None = None,
     strict: bool = True,
+    front: bool | None = None,
+    subpixel: bool = False,
     **options: Any,
 ) -> nn.Module:
     """A new network with the parameters of `model` that downsamples by `method`; `model` is left untouched.
 
     * With `ghs` and circular padding the new network is exactly invariant: in evaluation mode every circular shift of
-      the input gives the same bits. The conversion checks this on an example, stage by stage and as a whole.
+      the input gives the same bits, on any device, in any dtype, batch size and memory layout. The conversion checks on
+      an example that the network is invariant to rounding, stage by stage and as a whole; then its input is rolled to
+      its own pivot first (`layers.RollToPivot`), and it checks the bits.
     * `state_dict` has the same keys for methods without parameters; other methods only add keys. So weights can be
       loaded before or after the conversion.
     * `method="strided", padding=None` gives the original network, up to rounding.
@@ -51,6 +55,10 @@ def convert(
         example: a batch of inputs (B, C, H, W). By default several sizes are tried until one fits.
         strict: raise a `ConversionError`, which says where and what to do, if something cannot be converted or made
             exact. If False, leave it as it is and list it in `conversion_report(model)`.
+        front: whether the input is rolled to its pivot first. By default, where the network is exactly invariant;
+            without it the network is invariant to rounding.
+        subpixel: let the front take the fraction of a pixel out too, so that circular shifts by any real amount give
+            the same answer.
         options: the options of the method.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
@@ -71,28 +79,35 @@ def convert(
         x = find_inputs(traced, model, example)
         copy_before_in_place(traced, x)
         values = node_values(traced, x)
-        front, layer = make(x.shape[1], (2,) * (x.dim() - 2)).split()
+        down = make(x.shape[1], (2,) * (x.dim() - 2))
+        first, layer = make_front(down, padding, front, subpixel)
         flops_before = _flops(traced, x)
-        keep_strides = front is not None and layer.in_convolution
+        aligned = layer is not down  # the network inside need not be invariant
+        keep_strides = aligned and layer.in_convolution
         plan = None if keep_strides else _checked_plan(make_plan(traced, values), strict)
     # the new layers take their initial parameters, if any, from the user's random numbers, like any other layer
     replaced, padding_changed, size_changed = (
         rewrite(traced, values, plan, lambda *a: make(*a).split()[1], padding) if plan else ([], [], [])
     )
-    if front is not None:
-        _insert_after_input(traced, front)
     traced.graph.lint()
     traced.recompile()
-    law = "exact-invariant" if front is not None else layer.law if padding == "circular" else "none"
+    invariant = layer.law != "none" and padding == "circular" and not aligned
+    law = "exact-invariant" if first is not None else "equivariant" if invariant else "none"
     with _own_random_numbers(model):
         flops_after = _flops_after(traced, x, size_changed)
-        broken = verify(traced, x, law, aligned=front is not None)
+        broken = check_stages(traced, x) if invariant else []
+        if invariant and layer.law == "exact-invariant" and not broken:
+            broken = check_whole(traced, x, exact=False)
+        if first is not None:
+            _insert_after_input(traced, first)
+            broken = broken or check_whole(traced, x, exact=True)
     if broken and strict:
         raise ConversionError(
             f"the converted network would not be {law}:\n{listed(broken)}",
             "To convert it all the same, with these points in the report, pass `strict=False`.",
         )
-    notes = [] if plan else ["The network after the alignment is left as it is, including its padding."]
+    notes = [] if first is None else [f"The input is rolled to its pivot first: {first}."]
+    notes += [] if plan else ["The network after the alignment is left as it is, including its padding."]
     notes += [f"`{path}` could not be traced and is left as it is, including its padding." for path in untraced]
     report = ConversionReport(
         method=method if isinstance(method, str) else getattr(method, "__name__", str(method)),
@@ -148,11 +163,12 @@ def _checked_plan(plan: Plan, strict: bool) -> Plan:
 
 
 def _insert_after_input(traced: fx.GraphModule, front: nn.Module) -> None:
-    traced.add_submodule("align", front)
+    traced.add_submodule("front", front)
     entry = next(node for node in traced.graph.nodes if node.op == "placeholder")
     with traced.graph.inserting_after(entry):
-        aligned = traced.graph.call_module("align", (entry,))
-    entry.replace_all_uses_with(aligned, delete_user_cb=lambda user: user is not aligned)
+        rolled = traced.graph.call_module("front", (entry,))
+    entry.replace_all_uses_with(rolled, delete_user_cb=lambda user: user is not rolled)
+    traced.recompile()
 
 
 def _flops(traced: fx.GraphModule, x: Tensor) -> int:

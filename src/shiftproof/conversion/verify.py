@@ -1,7 +1,8 @@
-"""Check a converted network on an example: every stage on its own, then every operation, then the whole.
+"""Check a converted network on an example: every stage on its own, then the whole.
 
 A stage is what lies between two downsamplings. After the first of them all shifts of the input give the same map, and
 the network is invariant whatever it does there. So that mistakes in a later stage show, each stage is checked alone.
+For the same reason all this is checked before the front, which rolls the input to its pivot, goes in.
 """
 
 from __future__ import annotations
@@ -15,36 +16,20 @@ from shiftproof.conversion.capture import node_values
 from shiftproof.conversion.frames import Frames, spatial_axes
 from shiftproof.conversion.operation import node_label
 from shiftproof.conversion.replacements import SharedDownsample
-from shiftproof.invariance import same_bits
-from shiftproof.layers import Downsample
-from shiftproof.layers.align import RollToPivot
+from shiftproof.invariance import copy_of, same_bits
+from shiftproof.layers import Downsample, RollToPivot
 
 _SHIFTS = ((1, 2, 1), (3, 1, 2), (2, 5, 3))
-_EXACT_SHIFTS = 11  # under which every operation before the first downsampling is compared bit for bit
 
 
-def verify(traced: fx.GraphModule, x: Tensor, law: str, aligned: bool) -> list[str]:
-    """What breaks the law of the network, as sentences; if the input is `aligned` first, only the whole is checked."""
-    if law == "none":
-        return []
-    x = x.contiguous()  # like its shifted copies: another memory layout may round differently
-    problems = [] if aligned else check_stages(traced, x)
-    if law == "exact-invariant" and not problems and not aligned:
-        problems = check_rounding(traced, x)
-    if law == "exact-invariant" and not problems and not is_invariant(traced, x):
-        problems = [
-            "as a whole the network is not invariant bit for bit. Look for an operation before the first downsampling "
-            "whose rounding depends on positions, such as a mean over the map."
-        ]
-    return problems
-
-
-def is_invariant(traced: fx.GraphModule, x: Tensor) -> bool:
-    """Whether a few circular shifts of `x` leave every bit of the output as it is."""
-    dims = tuple(range(2, x.dim()))
+def check_whole(traced: fx.GraphModule, x: Tensor, exact: bool) -> list[str]:
+    """What a few circular shifts of `x` change in the output, as sentences: of its bits, or beyond rounding."""
+    dims, same = tuple(range(2, x.dim())), _same if exact else _close
     with torch.no_grad():
-        reference = traced(x.clone())
-        return all(_same(reference, traced(x.roll(shift[: len(dims)], dims))) for shift in _SHIFTS)
+        reference = traced(copy_of(x))
+        if all(same(reference, traced(copy_of(x, shift[: len(dims)], dims))) for shift in _SHIFTS):
+            return []
+    return [f"as a whole the network is not invariant {'bit for bit' if exact else 'to rounding'}."]
 
 
 def check_stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
@@ -85,40 +70,6 @@ def check_stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
     with torch.no_grad():
         ShiftedRun(traced).run(x.clone())
     return problems
-
-
-def check_rounding(traced: fx.GraphModule, x: Tensor) -> list[str]:
-    """What lies before the first downsampling and does not move with its map bit for bit, as sentences.
-
-    Each operation is checked on its own, with inputs that are shifted exactly: a sum over positions may round
-    differently after a shift and yet leave the output of the network as it was.
-    """
-    boundaries, values, frames = _stages(traced, x)
-    sizes = tuple(x.shape[2:])
-    early = _before_first_downsampling(traced.graph, boundaries)
-    found: dict[fx.Node, None] = {}  # in order, each once
-
-    class ShiftedRun(fx.Interpreter):
-        def __init__(self, shift: tuple[int, ...]) -> None:
-            super().__init__(traced)
-            self.shift = shift
-
-        def run_node(self, n: fx.Node) -> Any:
-            if n not in early or n.op == "output" or frames.sizes.get(n, sizes) != sizes:
-                return values[n]
-            expected = _rolled(values[n], sizes, self.shift)[0] if n in frames.sizes else values[n]
-            if n.op != "placeholder" and not _same(super().run_node(n), expected):
-                found[n] = None
-            return expected
-
-    with torch.no_grad():
-        for k in range(1, _EXACT_SHIFTS + 1):
-            ShiftedRun(tuple(k * (axis + 1) % size for axis, size in enumerate(sizes))).run(x.clone())
-    return [
-        f"{node_label(n)} does not round alike at every position, like a mean or a norm over the map. Move it after "
-        f"the first downsampling, or use one that looks at each position alone."
-        for n in found
-    ]
 
 
 def _rolled(value: Any, sizes: tuple[int, ...], shift: tuple[int, ...]) -> list[Any]:

@@ -15,11 +15,14 @@ from torch import Tensor
 from shiftproof import checks
 from shiftproof.ghs import grids
 from shiftproof.ghs.ties import TIES, argmax
-from shiftproof.tensors import wide
+from shiftproof.tensors import autocast_off, wide
 
 Rule = Callable[[Tensor], Tensor]
-PIVOT_RULES = ("max", "phase", "energy")
+PIVOT_RULES = ("max", "phase", "energy", "patch")
 _STEPS = 2**22  # from zero to the largest value, where values are added up as whole numbers
+# pixels of a patch and their weights, which add up to zero
+_PATCH = (((0, 0), 4093), ((0, -1), -7919), ((-1, 0), 6101), ((-1, -2), -5399), ((-2, -1), 3124))
+_GOLDEN = 1618  # multiples of it modulo a power of two are spread evenly
 
 
 def score_max(x: Tensor) -> Tensor:
@@ -34,6 +37,27 @@ def score_energy(x: Tensor) -> Tensor:
         half = terms.shape[1] // 2
         terms = torch.cat([terms[:, :half] + terms[:, half : 2 * half], terms[:, 2 * half :]], 1)
     return terms[:, 0]
+
+
+def score_patch(x: Tensor) -> Tensor:
+    """A whole number that tells small patches apart: equal patches, equal numbers. (B, C, d1..dn) -> (B, d1..dn)
+
+    The channels of a pixel, in steps of 1/256 of the largest value, make one number, and five pixels of a patch of
+    3 x 3 another: sums with fixed weights, of which the last 24 bits are kept. So any patch may have the largest score
+    and few share it, but flat patches, of which a picture may have many, have the least, 0. A sample with NaN has NaN.
+    """
+    axes = tuple(range(1, x.dim()))
+    spatial = axes[:-1]  # of the score
+    finite = torch.finfo(wide(x.dtype)).max
+    level = x.to(wide(x.dtype)).clamp(-finite, finite)
+    top = torch.maximum(level.amax(axes, keepdim=True), -level.amin(axes, keepdim=True))
+    steps = level.div_(torch.where(top > 0, top, 1.0)).mul_(256).round_().to(torch.int32)
+    weights = torch.arange(1, x.shape[1] + 1, dtype=torch.int32, device=x.device) * _GOLDEN % 4096
+    pixel = (steps * weights.view(-1, *[1] * len(spatial))).sum(1, dtype=torch.int32) & 0x1FFF  # (B, d1..dn)
+    patch = torch.zeros_like(pixel)
+    for offset, weight in _PATCH:
+        patch.add_(pixel.roll((0, *offset)[-len(spatial) :], spatial), alpha=weight)
+    return torch.where(top[:, 0].isnan(), torch.nan, (patch & 0xFFFFFF).float())
 
 
 def score_phase(x: Tensor, counts: Sequence[int]) -> Tensor:
@@ -91,8 +115,8 @@ def select_pivot(
     * not differentiable: gradients pass through the values, not through the choice.
 
     `rule` names the score whose maximum is taken: `"max"` over all channels (the paper); `"phase"`, the same in the
-    best phase of an output of sizes `counts` (`score_phase`); `"energy"` (`score_energy`); or a function
-    (B, C, d1..dn) -> (B, d1..dn) that moves with its input.
+    best phase of an output of sizes `counts` (`score_phase`); `"energy"` (`score_energy`); `"patch"`, a code of small
+    patches that seldom has ties (`score_patch`); or a function (B, C, d1..dn) -> (B, d1..dn) that moves with its input.
     `ties`: `"exact"` compares the aligned maps themselves, `companions` included (the maps of other branches that
     will share the pivot); `"window"` is the paper's suggestion, the larger neighbourhood sum over 3 x 3 and then
     5 x 5 pixels, which cannot decide every case; `"first"` takes the first maximum in memory, and the guarantee does
@@ -103,14 +127,15 @@ def select_pivot(
     if rule == "phase" and counts is None:
         raise ValueError("`pivot_rule='phase'` needs `counts`, the sizes of the output.")
     x = x.detach()
-    scores = _scores(x, rule, counts)
-    sizes = scores.shape[1:]
-    if x.shape[0] == 0:
-        return x.new_empty((0, len(sizes)), dtype=torch.int64)
-    # looked for in x: the maximum of another runtime, or a user's rule, may drop a NaN
-    ill = x.flatten(1).isnan().any(1)
-    index = argmax(scores, ties, (x, *(c.detach() for c in companions)))
-    return torch.where(ill[:, None], -1, _unravel(index, sizes))
+    with autocast_off(x):  # which refuses to put maps and scores of two half precisions together
+        scores = _scores(x, rule, counts)
+        sizes = scores.shape[1:]
+        if x.shape[0] == 0:
+            return x.new_empty((0, len(sizes)), dtype=torch.int64)
+        # looked for in x: the maximum of another runtime, or a user's rule, may drop a NaN
+        ill = x.flatten(1).isnan().any(1)
+        index = argmax(scores, ties, (x, *(c.detach() for c in companions)))
+        return torch.where(ill[:, None], -1, _unravel(index, sizes))
 
 
 def _scores(x: Tensor, rule: str | Rule, counts: Sequence[int] | None) -> Tensor:
@@ -118,7 +143,7 @@ def _scores(x: Tensor, rule: str | Rule, counts: Sequence[int] | None) -> Tensor
     if rule == "phase":
         return score_phase(x, counts or ())
     if not callable(rule):
-        return score_energy(x) if rule == "energy" else score_max(x)
+        return {"energy": score_energy, "patch": score_patch}.get(rule, score_max)(x)
     scores = rule(x)
     if scores.shape != (x.shape[0], *x.shape[2:]):
         raise ValueError(

@@ -25,7 +25,7 @@ from shiftproof.ghs.moments import moments
 from shiftproof.ghs.pivots import Rule, check_rule
 from shiftproof.ghs.ties import TIES
 from shiftproof.maps.shifts import circular_shift
-from shiftproof.tensors import is_eager
+from shiftproof.tensors import is_eager, plain
 
 ANCHORS = ("corner", "center")
 _plans: Cache[Plan] = Cache()
@@ -135,6 +135,7 @@ class Sampling:
 
     def __call__(self, x: Tensor, selection: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The samples of maps (B, C, d1..dn), and the pivots they were taken at: `selection`, or those of `select`."""
+        x = plain(x)
         plan = self.plan(x)
         if selection is None:
             return backend.find_and_sample(x, plan, self.pivot_rule, self.ties)
@@ -225,7 +226,7 @@ def find_pivot(
                 f"(shape {tuple(x.shape)})."
             )
     _refuse_trace()
-    return backend.find(x, rule, ties, companions, counts)
+    return backend.find(plain(x), rule, ties, [plain(c) for c in companions], counts)
 
 
 def _refuse_trace() -> None:

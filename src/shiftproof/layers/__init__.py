@@ -1,10 +1,11 @@
 """Downsampling layers: one protocol, one registry."""
 
 from shiftproof.layers.adaptive import AdaptiveBlurPool, filter_pool
-from shiftproof.layers.align import Align, RollToPivot, roll_to_pivot
+from shiftproof.layers.align import Align
 from shiftproof.layers.base import LAWS, Downsample, PaddedDownsample
 from shiftproof.layers.blur import BlurPool, blur_pool
 from shiftproof.layers.convolution import conv
+from shiftproof.layers.front import RollFirst, RollToPivot, make_front, roll_to_pivot
 from shiftproof.layers.ghs import GHS1d, GHS2d, GHS3d
 from shiftproof.layers.polyphase import APS, LPS, polyphase_pool, select_component
 from shiftproof.layers.pooling import (
@@ -36,6 +37,7 @@ __all__ = [
     "MaxPool",
     "MixedPool",
     "PaddedDownsample",
+    "RollFirst",
     "RollToPivot",
     "StochasticPool",
     "Strided",
@@ -44,6 +46,7 @@ __all__ = [
     "conv",
     "create_downsample",
     "filter_pool",
+    "make_front",
     "max_pool",
     "methods",
     "mixed_pool",

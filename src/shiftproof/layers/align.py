@@ -8,42 +8,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from shiftproof import checks
-from shiftproof.ghs.backend.torch_backend import mark_absent
-from shiftproof.ghs.sampling import ANCHORS, check_selection, find_pivot
+from shiftproof.ghs.sampling import ANCHORS, find_pivot
 from shiftproof.layers.base import Downsample
+from shiftproof.layers.front import RollToPivot, roll_to_pivot
 from shiftproof.layers.registry import create_downsample, register_method
-from shiftproof.maps.gather import take_from
-
-
-def roll_to_pivot(x: Tensor, pivot: Tensor, anchor: str = "center", ndim: int = 2) -> Tensor:
-    """Wrap-shift each sample so that its pivot (B, ndim) comes to the anchor; all NaN where there is none.
-
-    * with the pivot of `find_pivot`: equal bits for every circular shift of `x`, ties included.
-
-    Shape: (B, C, d1..dn) -> the same.
-    """
-    checks.maps("x", x, ndim)
-    checks.choice("anchor", anchor, ANCHORS)
-    check_selection(pivot, x)
-    origin = [size // 2 if anchor == "center" else 0 for size in x.shape[2:]]
-    return mark_absent(take_from(x, pivot, origin), pivot)
-
-
-class RollToPivot(nn.Module):
-    """`roll_to_pivot` as a layer that finds the pivot by itself."""
-
-    def __init__(self, anchor: str = "center", ndim: int = 2) -> None:
-        super().__init__()
-        self.anchor = checks.choice("anchor", anchor, ANCHORS)
-        self.ndim = checks.dimensions(ndim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The aligned maps."""
-        return roll_to_pivot(x, find_pivot(x, ndim=self.ndim), self.anchor, self.ndim)
-
-    def extra_repr(self) -> str:
-        """The anchor."""
-        return f"anchor={self.anchor!r}"
 
 
 @register_method("align")
@@ -80,7 +48,7 @@ class Align(Downsample):
 
     def split(self) -> tuple[nn.Module, Downsample]:
         """Align the input of the network, then use `inner` throughout."""
-        return RollToPivot(self.anchor, self.ndim), self.inner
+        return RollToPivot("max", self.anchor, ndim=self.ndim), self.inner
 
     def progress(self, done: float) -> None:
         """Handed on to `inner`."""

@@ -77,33 +77,48 @@ def cropped_shift(
     return out
 
 
-def fractional_shift(x: Tensor, shift: Sequence[float] | float, dims: Sequence[int] = (-2, -1)) -> Tensor:
+def fractional_shift(
+    x: Tensor,
+    shift: Sequence[float] | float | Tensor,
+    dims: Sequence[int] = (-2, -1),
+    *,
+    keep_nyquist: bool = True,
+) -> Tensor:
     r"""Circular shift by any real amount: each frequency gets its phase (the shift theorem).
 
     * whole pixels give `circular_shift` to rounding, and shifts add up below the Nyquist frequency;
     * the Nyquist frequency of an even size has no direction: it is scaled by cos(pi * shift), which keeps the
-      output real.
+      output real, or left out without `keep_nyquist`.
 
-    float16 and bfloat16 are transformed in float32.
+    A tensor of shape (B, len(dims)) shifts each sample of the first axis its own way, and may have a gradient. float16
+    and bfloat16 are transformed in float32.
 
     >>> fractional_shift(torch.tensor([0.0, 1.0, 0.0, 0.0]), 1.0, dims=[-1]).round().abs()
     tensor([0., 0., 1., 0.])
     """
     checks.floating("x", x)
     axes = _axes(x, dims)
-    amounts = [float(s) for s in (shift if isinstance(shift, Sequence) else [shift])]
-    if len(amounts) != len(axes):
-        raise ValueError(f"`shift` (={checks.shown(shift)}) must have one entry per shifted axis ({len(axes)}).")
+    if not isinstance(shift, Tensor):
+        amounts = [float(s) for s in (shift if isinstance(shift, Sequence) else [shift])]
+        shift = torch.tensor([amounts], dtype=torch.float64, device=x.device)
+    if shift.dim() != 2 or shift.shape[1] != len(axes) or shift.shape[0] not in (1, x.shape[0]):
+        raise ValueError(
+            f"`shift` (={checks.shown(shift)}) must have one entry per shifted axis ({len(axes)}), or be a tensor "
+            f"(B, {len(axes)}) with one row per sample of `x` (shape {tuple(x.shape)})."
+        )
     out = x.to(wide(x.dtype))
-    for axis, amount in zip(axes, amounts):
+    for axis, amount in zip(axes, shift.double().unbind(1)):
         size = x.shape[axis]
-        amount = math.fmod(amount, size)  # after which every frequency repeats
+        amount = amount.fmod(size)[:, None]  # after which every frequency repeats
         angle = -2 * math.pi * amount * torch.fft.rfftfreq(size, dtype=torch.float64, device=x.device)
-        phase = torch.polar(torch.ones_like(angle), angle).to(out.dtype.to_complex())
+        phase = torch.polar(torch.ones_like(angle), angle)  # (B or 1, frequencies)
         if size % 2 == 0:
-            phase[-1] = math.cos(math.pi * amount)
-        spectrum = torch.fft.rfft(out, dim=axis).movedim(axis, -1) * phase
-        out = torch.fft.irfft(spectrum.movedim(-1, axis), n=size, dim=axis)
+            nyquist = torch.cos(math.pi * amount) if keep_nyquist else torch.zeros_like(amount)
+            phase = torch.cat([phase[:, :-1], nyquist.to(phase.dtype)], 1)
+        spectrum = torch.fft.rfft(out, dim=axis).movedim(axis, -1)
+        phase = phase.view(-1, *[1] * (x.dim() - 2), phase.shape[1]) if len(phase) > 1 else phase[0]
+        shifted = spectrum * phase.to(spectrum.dtype)
+        out = torch.fft.irfft(shifted.movedim(-1, axis), n=size, dim=axis)
     return out.to(x.dtype)
 
 

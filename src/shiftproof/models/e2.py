@@ -19,7 +19,7 @@ from e2cnn.nn import EquivariantModule, FieldType, GeometricTensor, InnerBatchNo
 from torch import Tensor, nn
 
 from shiftproof import checks
-from shiftproof.layers import Downsample
+from shiftproof.layers import Downsample, make_front
 from shiftproof.maps.padding import pad
 
 GEOMETRIES = ("circular", "reference")
@@ -174,7 +174,7 @@ class E2SFCNN(nn.Module):
     `"circular"` wraps around and keeps the size in every convolution. At the end the maximum over rotations, then over
     positions, then two layers of 96 and the classifier, with dropout 0.3 before each.
 
-    * `ghs`, circular, evaluation mode: logits are equal for every circular shift, bit for bit on the CPU;
+    * `ghs`, circular, evaluation mode: logits are equal for every circular shift, bit for bit;
     * `ghs`, either geometry, evaluation mode: a rotation of the image by 90 degrees keeps the logits, up to
       rounding, if the maps that are pooled have odd sizes: images of 29 x 29 (29 and 15, reference 21 and 11);
       circular also on even sizes, where a rotation about the pivot is one about the centre and a shift, which does not
@@ -189,13 +189,16 @@ class E2SFCNN(nn.Module):
         in_channels: int = 1,
         width: float = 1.0,
         geometry: str = "circular",
+        front: bool | None = None,
+        subpixel: bool = False,
     ) -> None:
         super().__init__()
         self.geometry = checks.choice("geometry", geometry, GEOMETRIES)
         self.width = checks.positive("width", width)
         # the last filter fits into the map, and what the first convolution takes
         self.smallest = 4 * (KERNELS[-1] - 1) + 1 + (KERNELS[0] - 1 if geometry == "reference" else 0)
-        self.align, _ = make(in_channels, 2).split()
+        padding = "circular" if geometry == "circular" else "zeros"
+        self.front, _ = make_front(make(in_channels, 2), padding, front, subpixel)
         space = gspaces.Rot2dOnR2(ROTATIONS)
         fields = self.in_type = FieldType(space, [space.trivial_repr] * in_channels)
         self.blocks = nn.ModuleList()
@@ -231,8 +234,8 @@ class E2SFCNN(nn.Module):
                 f"`x` (shape {tuple(x.shape)}) must have {self.in_type.size} channels and at least {self.smallest} x "
                 f"{self.smallest} pixels: this is what the network was built for, in geometry {self.geometry!r}."
             )
-        if self.align is not None:
-            x = self.align(x)
+        if self.front is not None:
+            x = self.front(x)
         fields = GeometricTensor(x, self.in_type)
         for block in self.blocks:
             fields = block(fields)

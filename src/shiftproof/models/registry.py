@@ -41,6 +41,8 @@ def create_model(
     share: bool = True,
     width: float = 1.0,
     geometry: str = "circular",
+    front: bool | None = None,
+    subpixel: bool = False,
     weights: str | None = None,
     **options: Any,
 ) -> nn.Module:
@@ -55,6 +57,11 @@ def create_model(
     `e2` is the rotation-equivariant network for MNIST-rot (see `models.e2`; it needs the extra `e2`). It takes
     none of these three, but a `width` that scales its layers, and a `geometry`, `"circular"` or `"reference"`, that
     says how its convolutions are padded.
+
+    A network that is exactly invariant rolls its input to its own pivot first (`layers.RollToPivot`), so that every
+    circular shift gives the same bits on any device. `front=False` leaves that out: then logits change by rounding.
+    `front=True` adds it to one that is invariant to rounding, such as `aps`. `subpixel=True` makes the front take the
+    fraction of a pixel out too: then circular shifts by any real amount give the same answer.
 
     `weights` names a data set: the network comes trained on it, if the package has such weights (see
     `models.pretrained.available`). Normalise the images as that data set does.
@@ -77,6 +84,7 @@ def create_model(
         keywords, others = others, keywords
     else:
         keywords |= {"padding": padding, "size": size}
+    keywords |= {"front": front, "subpixel": subpixel}
     for key, value in others.items():
         if value != inspect.signature(create_model).parameters[key].default:
             raise ValueError(

@@ -14,7 +14,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from shiftproof import checks
-from shiftproof.layers import Downsample, conv, max_pool
+from shiftproof.layers import Downsample, conv, make_front, max_pool
 
 HEADS = ("pool", "flatten")
 STEMS = ("cifar", "imagenet")
@@ -119,8 +119,8 @@ class Stem(nn.Module):
 class ResNet(nn.Module):
     """A residual network; `make(channels, stride)` gives its downsampling layers.
 
-    * with `ghs` and circular padding, in evaluation mode: logits are equal, bit for bit on the CPU, for every
-      circular shift of the input, at any input size;
+    * with `ghs` and circular padding, in evaluation mode: logits are equal, bit for bit, for every circular shift of
+      the input, at any input size. The `front` (`make_front`) makes the bits equal; without it they are to rounding;
     * any input size with `head="pool"`; with `head="flatten"` the one given as `size`.
 
     With `share=False`, for ablation, each branch of a block makes its own selection: still invariant, but the maps that
@@ -141,11 +141,13 @@ class ResNet(nn.Module):
         head: str = "pool",
         size: int | Sequence[int] = 32,
         share: bool = True,
+        front: bool | None = None,
+        subpixel: bool = False,
     ) -> None:
         super().__init__()
         checks.choice("stem", stem, STEMS)
         checks.choice("head", head, HEADS)
-        self.align, _ = make(in_channels, 2).split()
+        self.front, _ = make_front(make(in_channels, 2), padding, front, subpixel)
         inner: Make = lambda channels, stride: make(channels, stride).split()[1]  # noqa: E731
         reductions = len(depths) - 1
         width = widths[0]
@@ -182,8 +184,8 @@ class ResNet(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """The maps before the head."""
-        if self.align is not None:
-            x = self.align(x)
+        if self.front is not None:
+            x = self.front(x)
         x = self.relu(self.bn1(self.conv1(x)))
         for layer in (self.stem_down, self.maxpool):
             x = x if layer is None else layer(x)

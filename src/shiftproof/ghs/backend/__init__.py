@@ -16,15 +16,17 @@ from torch import Tensor
 from shiftproof.ghs import grids
 from shiftproof.ghs.backend import native, torch_backend
 from shiftproof.ghs.matrix import Plan
-from shiftproof.ghs.pivots import Rule, select_pivot
+from shiftproof.ghs.pivots import Rule, score_patch, select_pivot
 from shiftproof.tensors import has_derivative, is_eager
 
 
 def find(x: Tensor, rule: str | Rule, ties: str, companions: Sequence[Tensor], counts: Sequence[int] | None) -> Tensor:
     """The pivots (B, n) of maps; the arguments are those of `select_pivot`."""
     found = None
-    if rule in native.RULES and is_eager(x) and native.fits(x):
-        found = native.find(x, grids.all_phases(x.shape[2:], counts or ()) if rule == "phase" else None)
+    if is_eager(x) and rule in (*native.RULES, "patch"):
+        maps = score_patch(x)[:, None] if rule == "patch" else x  # whose largest value is the pivot
+        if native.fits(maps):
+            found = native.find(maps, grids.all_phases(x.shape[2:], counts or ()) if rule == "phase" else None)
     if found is None:
         return select_pivot(x, rule, ties, companions, counts)
     pivots, undecided = found
@@ -44,7 +46,7 @@ def sample(x: Tensor, pivots: Tensor, plan: Plan) -> Tensor:
 def find_and_sample(x: Tensor, plan: Plan, rule: str | Rule, ties: str) -> tuple[Tensor, Tensor]:
     """`sample` at the pivots of `find`, and these; compiled code reads each map once."""
     if not (rule in native.RULES and is_eager(x) and native.fits(x)):
-        pivots = select_pivot(x, rule, ties, (), plan.counts)
+        pivots = find(x, rule, ties, (), plan.counts)
         return sample(x, pivots, plan), pivots
     search = partial(_find_and_sample, plan=plan, rule=rule, ties=ties)
     if has_derivative(x):
