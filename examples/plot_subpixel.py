@@ -3,17 +3,28 @@
 Pictures move circularly to the right in steps of an eighth of a pixel, by the shift theorem of the Fourier transform.
 At whole pixels the output of GHS is the original one. In between it is not: the pivot is always a whole pixel, so a
 shift of up to half a pixel remains. If distant pixels are nearly equal maxima, the pivot jumps, as on the left. The
-outputs of the other layers drift away.
+outputs of the other layers drift away. With `RollToPivot(subpixel=True)` before it, the output of GHS does not change.
 """
 
 import torch
 from matplotlib.figure import Figure
 from skimage import data, transform
+from torch import nn
 
 import shiftproof as sp
 from shiftproof.maps.shifts import fractional_shift
 
-METHODS = {"strided": "subsampling", "max": "max pooling", "lpf": "LPF", "aps": "APS", "ghs": "GHS"}
+LAYERS = {
+    label: sp.create_downsample(method, channels=1)
+    for method, label in {
+        "strided": "subsampling",
+        "max": "max pooling",
+        "lpf": "LPF",
+        "aps": "APS",
+        "ghs": "GHS",
+    }.items()
+}
+LAYERS["GHS after the sub-pixel front"] = nn.Sequential(sp.RollToPivot(subpixel=True), sp.GHS2d())
 STEPS = [k / 8 for k in range(33)]
 
 
@@ -25,21 +36,22 @@ def draw() -> Figure:
 
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    for method, label in METHODS.items():
-        layer = sp.create_downsample(method, channels=1)
+    for label, layer in LAYERS.items():
         rest = layer(x)
         changes = []
         for step in STEPS:
             y = layer(fractional_shift(x, (0.0, step)))
             changes.append((y - rest).flatten(1).norm(dim=1) / rest.flatten(1).norm(dim=1))
         curves = torch.stack(changes, 1)  # (pictures, steps)
-        style = {"linewidth": 2.6, "color": "#111111", "zorder": 3} if method == "ghs" else {"linewidth": 1.4}
+        style = {"linewidth": 1.4}
+        if label.startswith("GHS"):
+            style = {"linewidth": 2.6, "color": "#111111" if label == "GHS" else "#7b3fa0", "zorder": 3}
         left.plot(STEPS, curves[0], label=label, **style)
         right.plot(STEPS, curves.mean(0), label=label, **style)
     left.set(title="one photograph", ylabel="relative change of the output")
     right.set(title=f"mean of {len(small)} photographs")
     for ax in (left, right):
-        ax.set(xlabel="shift, pixels", xticks=range(5), xlim=(0, 4), ylim=(0, None))
+        ax.set(xlabel="shift, pixels", xticks=range(5), xlim=(0, 4), ylim=(-0.006, None))
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(axis="x", color="0.9")
     figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False)

@@ -28,6 +28,7 @@ def test_bench_measures_everything(
     monkeypatch.setattr(bench, "NETWORKS", {"resnet20": (2, 8)})
     monkeypatch.setattr(bench, "CONVERTED", (2, 32))
     monkeypatch.setattr(bench, "MAPS", (4, 8))
+    monkeypatch.setattr(bench, "FRONTS", (1,))
     assert main(["bench", "--quick", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "GHS / APS-3, each in its better layout" in printed
@@ -35,7 +36,7 @@ def test_bench_measures_everything(
     assert main(["bench", "--quick", "--json", "--out", str(tmp_path)]) == 0
     records = json.loads(capsys.readouterr().out)
     assert records == {part: json.loads((tmp_path / f"{part}.json").read_text()) for part in records}
-    assert list(records) == ["layers", "networks", "scaling"]
+    assert list(records) == ["layers", "networks", "scaling", "front"]
     assert len(records["layers"]["rows"]) == 2 * 2 * 2
     for row in records["layers"]["rows"]:
         assert {"max", "LPF-3", "APS-3", "GHS", "floor", "LPF-3 (kornia)", "LPF-3 (timm)"} <= set(row["times"])
@@ -46,7 +47,7 @@ def test_bench_measures_everything(
     with Image.open(tmp_path / "scaling.png") as picture:
         assert min(picture.size) > 600
     assert main(["bench", "layer"]) == 2
-    assert "`PART` (='layer') must be one of 'layers', 'networks', 'scaling'" in capsys.readouterr().err
+    assert "`PART` (='layer') must be one of 'layers', 'networks', 'scaling', 'front'" in capsys.readouterr().err
     assert main(["bench", "scaling", "--quick", "--json", "--out", str(tmp_path)]) == 0
     assert list(json.loads(capsys.readouterr().out)) == ["scaling"]
 

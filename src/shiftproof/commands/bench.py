@@ -10,19 +10,20 @@ from typing import Any
 from shiftproof import checks
 from shiftproof.commands.shared import wide_console
 
-HELP = "Time every method in one run: layers, training steps of networks, growing maps."
+HELP = "Time every method in one run: layers, training steps of networks, growing maps, the front."
 EXAMPLES = ("", "layers --quick")
 TITLES = {
     "layers": "Time of one downsampling layer at stride 2: milliseconds (ratio to max pooling)",
     "networks": "Time of a training step: milliseconds (ratio to strided; the same per FLOP of convolution)",
     "scaling": "Time of one forward pass at stride 2: milliseconds (MiB held at once)",
+    "front": "Time to roll a picture to its pivot: milliseconds (share of a ResNet-18's inference)",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument("--out", type=Path, default=Path("bench"), metavar="DIR", help="where record and figure go")
-    parser.add_argument("parts", nargs="*", metavar="PART", help="layers, networks or scaling; default: all of them")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(TITLES)}; default: all of them")
     parser.add_argument("--quick", action="store_true", help="few repetitions, for a first look")
 
 
@@ -76,7 +77,10 @@ def _cell(part: str, row: dict[str, Any], name: str) -> str:
     milliseconds = f"{median * 1e3:.2f}"
     if part == "scaling":
         return f"{milliseconds}\n({row['bytes'][name] / 2**20:.2f})"
-    ratio = median / row["times"]["max" if part == "layers" else "strided"]["median"]
+    baseline = {"layers": "max", "front": "ResNet-18"}.get(part, "strided")
+    ratio = median / row["times"][baseline]["median"]
+    if part == "front":
+        return f"{milliseconds}\n({ratio:.1%})"
     if part == "layers":
         return f"{milliseconds}\n({ratio:.2f})"
     return f"{milliseconds}\n({ratio:.2f}; {ratio * row['flops']['strided'] / row['flops'][name]:.2f})"
@@ -90,5 +94,5 @@ def _targets_table(targets: list[dict[str, Any]]) -> Any:
     table.add_column("allowed", justify="right")
     for row in targets:
         style = "green" if row["ratio"] <= row["allowed"] else "red"
-        table.add_row(row["target"], f"{row['ratio']:.2f}", f"{row['allowed']:.2f}", style=style)
+        table.add_row(row["target"], f"{row['ratio']:.2g}", f"{row['allowed']:.2g}", style=style)
     return table

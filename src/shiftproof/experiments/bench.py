@@ -1,6 +1,7 @@
 """The benchmark: what layers and networks cost, as ratios measured in the same run.
 
-Three parts: one layer at four sizes; a training step of whole networks; one layer on ever larger maps.
+Four parts: one layer at four sizes; a training step of whole networks; one layer on ever larger maps; rolling the input
+of a network to its pivot.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from shiftproof.data.batches import augment, normalise
 from shiftproof.environment import machine
 from shiftproof.evaluation.efficiency import Layer, flops, forward, forward_backward, peak_memory, time_in_turns
 from shiftproof.ghs.backend.torch_backend import products
-from shiftproof.layers import APS, BlurPool, GHS2d, create_downsample, methods
+from shiftproof.layers import APS, BlurPool, GHS2d, RollToPivot, create_downsample, methods
 from shiftproof.models import create_model
 from shiftproof.training.process import keep_memory
 
@@ -31,6 +32,7 @@ NETWORKS = {"resnet20": (256, 32), "resnet18": (32, 32)}  # batch, pixels
 METHODS = ("strided", "align", "lpf", "aps", "ghs-paper", "ghs")
 CONVERTED = (8, 224)
 MAPS = (8, 16, 32, 64, 128, 256)
+FRONTS = (1, 8)  # batches
 Row = dict[str, Any]
 Target = tuple[str, float, float]  # what is compared, the ratio measured, the ratio allowed
 
@@ -176,11 +178,47 @@ def measure_scaling(repetitions: int) -> Iterator[Row]:
         yield {"size": tuple(x.shape), "times": dict(zip(candidates, timings)), "bytes": memory}
 
 
+def measure_front(repetitions: int) -> Iterator[Row]:
+    """One row per batch and layout: seconds of a ResNet-18's inference at 224 pixels, and of the front alone.
+
+    The pictures are photographs with burnt-out skies: the brightest third of their pixels is white.
+    """
+    data: Any = importlib.import_module("skimage.data")
+    photographs = [torch.from_numpy(getattr(data, name)()) for name in ("astronaut", "coffee", "chelsea", "rocket")]
+    crops = torch.stack([p[:224, :224].movedim(-1, 0).float() / 255 for p in photographs])  # (4, 3, 224, 224)
+    white = crops.flatten(2).quantile(2 / 3, dim=2).clamp_min(1 / 255)[..., None, None]
+    pictures = ((crops / white).clamp(max=1) * 255).round() / 255
+    candidates: dict[str, nn.Module] = {
+        "ResNet-18": create_model("resnet18", "strided", stem="imagenet", padding="zeros").eval(),
+        "front": RollToPivot(),
+        "front, parts of a pixel": RollToPivot(subpixel=True),
+    }
+    for batch in FRONTS:
+        for layout, form in LAYOUTS.items():
+            x = pictures.repeat(-(-batch // len(pictures)), 1, 1, 1)[:batch].contiguous(memory_format=form)
+            calls = [forward(network.to(memory_format=form), x) for network in candidates.values()]  # type: ignore[call-overload]
+            timings = time_in_turns(calls, repetitions)
+            yield {"size": tuple(x.shape), "layout": layout, "times": dict(zip(candidates, timings))}
+
+
+def front_targets(rows: list[Row]) -> list[Target]:
+    """What the front may cost, as a share of the network."""
+    return [
+        (
+            f"front / ResNet-18, {row['size'][0]} pictures of 224 px, {row['layout']}",
+            row["times"]["front"].median / row["times"]["ResNet-18"].median,
+            0.02,
+        )
+        for row in rows
+    ]
+
+
 # how to measure a part, what it should reach, repetitions, quick repetitions, rows to expect
 PARTS: dict[str, tuple[Callable[[int], Iterable[Row]], Callable[[list[Row]], list[Target]], int, int, int]] = {
     "layers": (measure_layers, layer_targets, 60, 5, 4 * len(SIZES)),
     "networks": (measure_networks, network_targets, 9, 2, len(NETWORKS) + 1),
     "scaling": (measure_scaling, lambda rows: [], 15, 2, len(MAPS)),
+    "front": (measure_front, front_targets, 30, 2, 2 * len(FRONTS)),
 }
 
 
