@@ -395,17 +395,6 @@ class Attention(nn.Module):
         return self.conv(x * self.weight)  # type: ignore[no-any-return]
 
 
-class Squeeze(nn.Module):
-    """A mean over the map before the first downsampling, whose rounding depends on positions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3, stride=2, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.conv(x * x.mean((2, 3), keepdim=True)).mean((2, 3))  # type: ignore[no-any-return]
-
-
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -415,7 +404,6 @@ class Squeeze(nn.Module):
         (TwoPaths(), "`the model` does something else in training than in evaluation"),
         (Ladder(), "`once` .* `second` .* meet again, but do not come from one grid"),
         (Attention(), "`mul` does not move with its map"),
-        (Squeeze(), "`mean` does not round alike at every position"),
         (
             nn.Sequential(nn.Conv2d(3, 3, 3, stride=2), nn.MaxPool2d(2, return_indices=True)),
             "returns indices, which mean nothing at another size",
@@ -580,3 +568,32 @@ def test_branches_draw_their_random_numbers_in_the_order_of_the_source() -> None
         torch.manual_seed(0)
         outs.append(network.train()(images()))
     assert torch.allclose(outs[0], outs[1], atol=1e-5)
+
+
+class Squeeze(nn.Module):
+    """A mean over the map before the first downsampling, whose rounding depends on positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, stride=2, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x * x.mean((2, 3), keepdim=True)).mean((2, 3))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("model", [Squeeze(), zoo.create("plain")], ids=["mean over the map", "plain"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_bits_are_equal_in_every_dtype_and_layout_whatever_rounds(model: nn.Module, dtype: torch.dtype) -> None:
+    """In channels-last memory, at batch 1, where convolutions round by position: the input is rolled first."""
+    x = images(1).to(dtype).contiguous(memory_format=torch.channels_last)
+    new = convert(model.to(dtype), example=x).eval()
+    assert_shift_invariant(new, x, shifts=24)
+    assert_shift_invariant(convert(model, example=x, front=False).eval(), x, shifts=4, tolerance=1e-4)
+    report = conversion_report(new)
+    assert report.law == "exact-invariant"
+    assert "The input is rolled to its pivot first: RollToPivot(pivot_rule='patch', anchor='center')." in report.notes
+    assert conversion_report(convert(model, example=x, front=False)).law == "equivariant"
+    for arguments in ({"padding": None}, {"method": "aps"}):
+        assert not any("rolled" in note for note in conversion_report(convert(model, example=x, **arguments)).notes)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"`subpixel=True` needs a network that is invariant .* `padding='circular'`"):
+        convert(model, padding=None, subpixel=True)

@@ -106,12 +106,20 @@ def test_maps_that_are_single_values_in_the_source_share_a_selection() -> None:
     assert_shift_invariant(new, images(), batch_size=SIZE[0] * SIZE[1])
 
 
-@pytest.mark.parametrize("norm", [nn.GroupNorm(1, 2), nn.LayerNorm([2, *SIZE])])
-def test_a_norm_over_the_map_before_the_first_downsampling_is_named(norm: nn.Module) -> None:
-    """Found by a graph: its rounding depends on positions, though often enough it does not show in the output."""
-    model = nn.Sequential(norm, nn.Conv2d(2, 4, 1, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    with pytest.raises(ConversionError, match=r"`0` does not (round alike|move with its map)"):
-        convert(model, example=images(2))
+def test_a_norm_over_the_map_before_the_first_downsampling() -> None:
+    """Its rounding depends on positions, which the front makes harmless; weights that do so are named."""
+
+    def network(norm: nn.Module) -> nn.Module:
+        return nn.Sequential(norm, nn.Conv2d(2, 4, 1, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    assert_shift_invariant(convert(network(nn.GroupNorm(1, 2)), example=images(2)), images())
+    assert_shift_invariant(
+        convert(network(nn.GroupNorm(1, 2)), example=images(2), front=False), images(), tolerance=1e-5
+    )
+    norm = nn.LayerNorm([2, *SIZE])
+    nn.init.normal_(norm.weight)
+    with pytest.raises(ConversionError, match=r"`0` does not move with its map"):
+        convert(network(norm), example=images(2))
 
 
 def test_a_norm_over_a_single_value_stays_after_the_downsampling() -> None:
@@ -131,11 +139,12 @@ def test_pooling_that_leaves_a_rest_is_reported() -> None:
 
 
 def test_the_law_can_fail() -> None:
-    """The source itself is not invariant, and the comparison sees it."""
+    """The source itself is not invariant, and the comparison sees it; with a front anything would pass."""
     model = build(GOOD)
     assert not shift_error(model, images()).exact
-    new = convert(model, example=images(2))
-    assert shift_error(new, images()).exact
+    assert shift_error(convert(model, example=images(2)), images()).exact
+    new = convert(model, example=images(2), front=False)
+    assert_shift_invariant(new, images(), tolerance=1e-5)
     new.get_submodule("layer0").padding_mode = "zeros"  # type: ignore[assignment]
     with pytest.raises(AssertionError):
-        assert_shift_invariant(new, images(), batch_size=SIZE[0] * SIZE[1])
+        assert_shift_invariant(new, images(), tolerance=1e-5, batch_size=SIZE[0] * SIZE[1])

@@ -98,27 +98,27 @@ def fractional_shift(
     """
     checks.floating("x", x)
     axes = _axes(x, dims)
-    if not isinstance(shift, Tensor):
-        amounts = [float(s) for s in (shift if isinstance(shift, Sequence) else [shift])]
-        shift = torch.tensor([amounts], dtype=torch.float64, device=x.device)
-    if shift.dim() != 2 or shift.shape[1] != len(axes) or shift.shape[0] not in (1, x.shape[0]):
+    if isinstance(shift, Tensor):
+        fits = shift.shape == (x.shape[0], len(axes))
+        amounts = shift.double().view(-1, *[1] * (x.dim() - 2), shift.shape[-1]).unbind(-1) if fits else ()
+    else:
+        amounts = torch.tensor(shift, dtype=torch.float64, device=x.device).reshape(-1).unbind()
+    if len(amounts) != len(axes):
         raise ValueError(
             f"`shift` (={checks.shown(shift)}) must have one entry per shifted axis ({len(axes)}), or be a tensor "
             f"(B, {len(axes)}) with one row per sample of `x` (shape {tuple(x.shape)})."
         )
     out = x.to(wide(x.dtype))
-    for axis, amount in zip(axes, shift.double().unbind(1)):
+    for axis, amount in zip(axes, amounts):  # each () or (B, 1..1)
         size = x.shape[axis]
-        amount = amount.fmod(size)[:, None]  # after which every frequency repeats
+        amount = amount.fmod(size)[..., None]  # after which every frequency repeats
         angle = -2 * math.pi * amount * torch.fft.rfftfreq(size, dtype=torch.float64, device=x.device)
-        phase = torch.polar(torch.ones_like(angle), angle)  # (B or 1, frequencies)
+        phase = torch.polar(torch.ones_like(angle), angle)
         if size % 2 == 0:
             nyquist = torch.cos(math.pi * amount) if keep_nyquist else torch.zeros_like(amount)
-            phase = torch.cat([phase[:, :-1], nyquist.to(phase.dtype)], 1)
+            phase = torch.cat([phase[..., :-1], nyquist.to(phase.dtype)], -1)
         spectrum = torch.fft.rfft(out, dim=axis).movedim(axis, -1)
-        phase = phase.view(-1, *[1] * (x.dim() - 2), phase.shape[1]) if len(phase) > 1 else phase[0]
-        shifted = spectrum * phase.to(spectrum.dtype)
-        out = torch.fft.irfft(shifted.movedim(-1, axis), n=size, dim=axis)
+        out = torch.fft.irfft((spectrum * phase.to(spectrum.dtype)).movedim(-1, axis), n=size, dim=axis)
     return out.to(x.dtype)
 
 
