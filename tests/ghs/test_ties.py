@@ -197,11 +197,23 @@ def test_elimination_in_two_dimensions_walks_in_rows() -> None:
 
 
 def test_elimination_takes_every_infinity_and_nan() -> None:
-    """NaN counts as infinity, a map of minus infinities is compared to its end, and each sample stands for itself."""
-    scores = torch.zeros(3, 4)
-    x = torch.tensor([[0.0, torch.inf, 1.0, 5.0], [-torch.inf] * 4, [2.0, torch.nan, 2.0, 7.0]])[:, None]
-    expected = [[False, True, False, False], [True] * 4, [False, True, False, False]]
-    assert ties._eliminate(scores, [x], 4).tolist() == expected
+    """NaN counts as infinity, infinities are beyond the largest numbers, and each sample stands for itself."""
+    nan, inf, most = torch.nan, torch.inf, torch.finfo(torch.float32).max
+    x = torch.tensor(
+        [
+            [0.0, inf, 1.0, 5.0],
+            [-inf, -inf, -inf, -inf],
+            [2.0, nan, 2.0, 7.0],
+            [most, 0.0, inf, most],
+            [-inf, -inf, -most, -inf],
+            [-inf, -inf, -inf, -inf],
+        ]
+    )
+    scores = torch.zeros(6, 4)
+    scores[5, :2] = 1.0
+    kept = [[1], [0, 1, 2, 3], [1], [2], [2], [0, 1]]  # what is out stays out, whatever follows
+    left = ties._eliminate(scores, [x[:, None]], 2)
+    assert [row.nonzero()[:, 0].tolist() for row in left] == kept
 
 
 def mixed_batch() -> tuple[Tensor, Tensor, list[int]]:
