@@ -9,6 +9,7 @@ from typing import Any
 
 from shiftproof import checks
 from shiftproof.experiments import records
+from shiftproof.experiments.paper import NETWORKS
 from shiftproof.experiments.records import Settings
 from shiftproof.ghs.kernel import GHS_PAPER, Hermite
 from shiftproof.layers import methods as known_methods
@@ -58,7 +59,6 @@ def _untapered(**options: Any) -> dict[str, Any]:
     return _ghs(**{"taper": "none", "grid": "periodic", "pivot_rule": "max"} | options)
 
 
-_NETWORKS = ("resnet18", "resnet20", "resnet50", "resnet56")
 _ROWS = _methods("strided", "align", "lpf", "aps", "ghs-paper", "ghs")
 _ROWS_AND_DA = _methods("da") | _ROWS
 
@@ -109,8 +109,8 @@ _DIGITS = {name: row | _SHORT for name, row in _methods("strided", "lpf", "aps",
 
 SWEEPS = {
     "digits": TableRuns("digits", ("resnet20",), _DIGITS, parts=("accuracy", "consistency")),
-    "table1": TableRuns("cifar10", _NETWORKS, _ROWS),
-    "table2": TableRuns("cifar10", _NETWORKS, _ROWS),  # the same runs: consistency in one table, accuracy in the other
+    "table1": TableRuns("cifar10", NETWORKS, _ROWS),
+    "table2": TableRuns("cifar10", NETWORKS, _ROWS),  # the same runs: consistency in one table, accuracy in the other
     "table3": TableRuns("cifar100", ("resnet18",), _ROWS),
     "table4": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
     "figure5": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
