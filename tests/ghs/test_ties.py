@@ -481,6 +481,9 @@ def test_a_sum_that_is_none_loses_against_one_that_is() -> None:
     assert argmax(x, "window", ()).tolist() == [8]
     x[0, 8] = x[0, 3] = 0.0
     assert argmax(x, "window", ()).tolist() == [2]
+    x[0, 2] = x[0, 8] = 2e38
+    x[0, 9] = 1.9e38  # together beyond the range of float32
+    assert argmax(x, "window", ()).tolist() == [8]
 
 
 def test_window_rule_prefers_the_larger_neighbourhood() -> None:
