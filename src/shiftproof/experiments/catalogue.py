@@ -11,7 +11,7 @@ from shiftproof import checks
 from shiftproof.experiments import records
 from shiftproof.experiments.paper import NETWORKS
 from shiftproof.experiments.records import Settings
-from shiftproof.ghs.kernel import GHS_PAPER, Hermite
+from shiftproof.ghs.kernel import GHS, GHS_PAPER
 from shiftproof.layers import methods as known_methods
 from shiftproof.layers import resolve_options
 from shiftproof.training.config import Config, configure
@@ -38,20 +38,11 @@ def _methods(*names: str) -> dict[str, dict[str, Any]]:
     return {name: {"model.method": name} for name in names}
 
 
-def _variant(method: str, kernel: Hermite, options: Mapping[str, Any]) -> dict[str, Any]:
-    """A row: a method with changed options, those of its kernel included."""
-    inside = {f.name for f in dataclasses.fields(kernel)}
-    changed = dataclasses.replace(kernel, **{k: v for k, v in options.items() if k in inside})
-    rest = {k: v for k, v in options.items() if k not in inside}
-    return {"model.method": method, "model.options": {"kernel": str(changed), **rest}}
-
-
-def _ghs(**options: Any) -> dict[str, Any]:
-    return _variant("ghs", Hermite(), options)
-
-
-def _paper(**options: Any) -> dict[str, Any]:
-    return _variant("ghs-paper", GHS_PAPER, options)
+def _ghs(method: str = "ghs", **options: Any) -> dict[str, Any]:
+    """A row: GHS, or that of the paper, with changed options; those of its kernel change the kernel."""
+    kernel = GHS if method == "ghs" else GHS_PAPER
+    changed = {f.name: options.pop(f.name) for f in dataclasses.fields(kernel) if f.name in options}
+    return {"model.method": method, "model.options": {"kernel": str(dataclasses.replace(kernel, **changed)), **options}}
 
 
 def _untapered(**options: Any) -> dict[str, Any]:
@@ -66,9 +57,9 @@ _ROWS_AND_DA = _methods("da") | _ROWS
 # held-out images. After `cut off`: one change each against it. From `GHS, ...` on: one change against the default.
 ABLATION: dict[str, dict[str, Any]] = {
     **_methods("strided", "lpf", "aps", "ghs", "ghs-paper"),
-    "paper, anchor: center": _paper(anchor="center"),
+    "paper, anchor: center": _ghs("ghs-paper", anchor="center"),
     # 4N functions are more than the map has pixels, and have no least-squares fit
-    "paper, anchor: center, projection: least squares": _paper(anchor="center", projection="least-squares"),
+    "paper, anchor: center, projection: least squares": _ghs("ghs-paper", anchor="center", projection="least-squares"),
     "align": {"model.method": "align"},
     "align, LPF inside": {"model.method": "align", "model.options": {"inner": "lpf"}},
     "cut off": _untapered(),
