@@ -10,7 +10,7 @@ from typing import Any
 from shiftproof import checks
 from shiftproof.experiments import records
 from shiftproof.experiments.paper import NETWORKS
-from shiftproof.experiments.records import Settings
+from shiftproof.experiments.records import Record, Settings
 from shiftproof.ghs.kernel import GHS, GHS_PAPER
 from shiftproof.layers import methods as known_methods
 from shiftproof.layers import resolve_options
@@ -160,10 +160,12 @@ def config(name: str, preset: str, model: str, row: Mapping[str, Any]) -> Config
     return resolve(configure(preset, model=model, dataset=SWEEPS[name].dataset, changes=row))
 
 
-def has_default_options(config: Mapping[str, Any]) -> bool:
-    """Whether the options in the configuration of a record are today's defaults of its method."""
-    method = config["model"]["method"]
-    return method in known_methods() and config["model"]["options"] == resolve_options(method)
+def has_default_options(record: Record) -> bool:
+    """Whether a record is of a run with the options that its method has by default today."""
+    config = record["config"]
+    if config is None or config["model"]["method"] not in known_methods():
+        return False
+    return bool(config["model"]["options"] == resolve_options(config["model"]["method"]))
 
 
 def run_name(config: Config) -> str:

@@ -46,7 +46,6 @@ def _aliasing_curves(index: RecordIndex) -> dict[str, Any]:
     curves: dict[str, Any] = {}
     for record in index.records.values():
         curve = records.lookup(record["metrics"], "aliasing")
-        config = record["config"]
-        if curve is not None and config is not None and catalogue.has_default_options(config):
+        if curve is not None and catalogue.has_default_options(record):
             curves.setdefault(curve["method"], curve)
     return curves
