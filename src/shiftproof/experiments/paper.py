@@ -91,5 +91,4 @@ DISAGREEMENTS = {
     "table4": "The paper's row is called LPS and carries LPF's accuracy of table 2 (94.28), so it stands beside LPF "
     "here. GHS with ResNet-18 is 95.02 in table 4, 95.54 in table 2 and 94.9 in figure 5.",
     "figure5": "GHS with ResNet-18 and nothing erased is 94.9 in figure 5, 95.54 in table 2 and 95.02 in table 4.",
-    "figure2": "The text says orders 1 to 4, the caption 0 to 4; values in (-1, 1) fail for scales below 0.56.",
 }

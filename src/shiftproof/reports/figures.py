@@ -26,7 +26,7 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def _panels(height: float = 3.8, **options: Any) -> tuple[Figure, Sequence[Axes]]:
+def _panels(height: float = 3.8, **options: Any) -> tuple[Figure, Any]:
     """Two panels side by side without a frame at the top and on the right, on a faint grid."""
     figure = Figure(figsize=(9.6, height), layout="constrained")
     panels = figure.subplots(1, 2, **options)

@@ -92,8 +92,8 @@ def _heat_maps(index: RecordIndex, preset: str) -> str:
     rows: dict[str, Any] = {}
     for record in index.records.values():
         shifts = records.lookup(record["metrics"], "consistency", "all_pairs")
-        plain = catalogue.has_default_options(record) and record["config"]["preset"] == preset
-        if shifts is not None and plain and record["dataset"]["part"] == "test":
+        measured = shifts is not None and record["dataset"]["part"] == "test"
+        if measured and catalogue.has_default_options(record) and record["config"]["preset"] == preset:
             name = paper_tables.METHOD_LABELS.get(record["model"]["method"], record["model"]["method"])
             rows.setdefault(f"{record['dataset']['name']}, {name}", figures.recorded_shifts(name, shifts))
     out = ""
