@@ -123,6 +123,7 @@ def test_a_text_may_leave_out_defaults() -> None:
         ("local order=2", "must look like 'local.order=2.'"),
         ("local(order=2, 1.0)", "'1.0' must be one of order, width, each once, with its value after '='"),
         ("local(ORDER=2)", "'ORDER=2' must be one of order, width"),
+        ("local(order)", "'order' must be one of order, width, each once, with its value after '='"),
         ("local(=2)", "'=2' must be one of order, width"),
         ("local(text=2)", "'text=2' must be one of order, width"),
         ("local(order=)", "`order` .=''. must be an integer, not str"),
