@@ -1,5 +1,7 @@
 """Times, memory and FLOPs are what they say."""
 
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -22,9 +24,10 @@ def test_flops_of_convolutions() -> None:
 def test_timing_takes_turns() -> None:
     """Every call is made in every round, warm-up included, and only rounds that count are kept."""
     order: list[str] = []
-    timings = efficiency.time_in_turns([lambda: order.append("a"), lambda: order.append("b")], repetitions=3, warm_up=2)
+    calls = {name: functools.partial(order.append, name) for name in "ab"}
+    timings = efficiency.time_in_turns(calls, repetitions=3, warm_up=2)
     assert order == ["a", "a", "b", "b"] * 5
-    assert [t.repetitions for t in timings] == [3, 3]
+    assert {name: t.repetitions for name, t in timings.items()} == {"a": 3, "b": 3}
 
 
 def test_known_costs() -> None:

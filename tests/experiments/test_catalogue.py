@@ -52,10 +52,11 @@ def test_configurations_have_their_options_in_full() -> None:
 def test_default_options_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of today: what was the default when a record was made may be so no longer."""
     usual, corner = (
-        catalogue.configs("ablation", "smoke", methods=[m])[0].to_dict() for m in ("ghs", "anchor: corner")
+        {"config": catalogue.configs("ablation", "smoke", methods=[m])[0].to_dict()} for m in ("ghs", "anchor: corner")
     )
     assert catalogue.has_default_options(usual)
     assert not catalogue.has_default_options(corner)
-    assert not catalogue.has_default_options({"model": {"method": "a method of one's own", "options": {}}})
+    assert not catalogue.has_default_options({"config": {"model": {"method": "a method of one's own", "options": {}}}})
+    assert not catalogue.has_default_options({"config": None})
     change_the_default(monkeypatch)
     assert not catalogue.has_default_options(usual)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from helpers.laws import DTYPES, TOLERANCE, functions_by_series
-from shiftproof.ghs import basis, grids
+from shiftproof.ghs import grids
 from shiftproof.ghs import moments as moments_module
 from shiftproof.ghs.functions import gauss_hermite
 from shiftproof.ghs.moments import centroid_moments, condition_number, moments, reconstruct
@@ -150,15 +150,6 @@ def centred_blob(offset: tuple[int, int], size: int = 33) -> Tensor:
     x = torch.from_numpy(grids.pixels(size))
     blob = torch.exp(-(x[:, None] ** 2 + x[None] ** 2) / 0.02)
     return circular_shift(blob, offset)
-
-
-@pytest.mark.parametrize(("orders", "sigma", "period"), [(1, 0.05, 2.0), (40, 0.05, 0.5), (200, 0.5, 2.0)])
-def test_functions_with_a_period_are_the_sums_of_all_copies(orders: int, sigma: float, period: float) -> None:
-    x = np.linspace(-1, 1, 7)
-    expected = sum(basis.functions(orders, x + k * period, sigma) for k in range(-60, 61))
-    for turns in (-3, 0, 3):  # far outside too
-        found = basis.functions(orders, x + turns * period, sigma, period)
-        assert np.abs(found - expected).max() < 1e-12
 
 
 def test_centroid_moments_undo_a_translation() -> None:

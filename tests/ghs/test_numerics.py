@@ -1,6 +1,7 @@
 """How far rounding goes: against many digits, against float64, at large orders and sizes; how well fits are posed."""
 
 import math
+import os
 import subprocess
 import sys
 
@@ -103,27 +104,33 @@ def test_order_5000_and_4096_pixels() -> None:
     assert moments(few[0, 0], orders=5000, ndim=1).isfinite().all()
 
 
+# not `ru_maxrss`, which begins with the memory of the process that started this one
 LARGE = """
-import resource, torch
+import torch
 from shiftproof.layers import GHS2d
 from shiftproof.ghs.functions import gauss_hermite
+
+def most():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 2**10
+
 torch.set_num_threads(1)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = most()
 x = torch.rand(1, 1, 4096, 4096)
 y = GHS2d(2)(x)
 assert y.shape == (1, 1, 2048, 2048) and y.isfinite().all()
 assert torch.equal(y, GHS2d(2)(x.roll((1000, 3000), (2, 3))))
 assert gauss_hermite(5000, torch.linspace(-1, 1, 4096), 0.01).isfinite().all()
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10)
+print(most() - before)
 """
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux")
 def test_large_maps_take_bounded_memory() -> None:
     """A map of 4,096 x 4,096 pixels, whose functions go up to order 8,191: 64 MiB of pixels, 2 GiB at most in all."""
     done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=True)
     taken = float(done.stdout)
-    assert taken < 2048
+    assert 64 < taken < 2048  # less than the pixels would be no measurement
     tally.measured(SECTION, "memory for a map of 4,096 x 4,096 pixels, in MiB", taken, 2048)
 
 

@@ -6,65 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from helpers.laws import all_shifts, best_position, hard_maps, phase_scores
-from shiftproof.ghs import ties
+from helpers.laws import all_shifts, hard_maps, phase_scores, tied_maps
 from shiftproof.ghs.pivots import Rule, score_energy, score_phase, select_pivot
-from shiftproof.ghs.ties import aligned_rank, dense_rank
 from shiftproof.maps.shifts import circular_shift
-
-
-@st.composite
-def tied_maps(draw: st.DrawFn, max_size: int = 6, levels: int = 3) -> Tensor:
-    """Small maps of few grey levels, mostly tied."""
-    channels, height, width = draw(st.integers(1, 3)), draw(st.integers(1, max_size)), draw(st.integers(1, max_size))
-    count = channels * height * width
-    values = draw(st.lists(st.integers(0, levels - 1), min_size=count, max_size=count))
-    return torch.tensor(values, dtype=torch.float32).view(1, channels, height, width)
-
-
-@given(x=tied_maps())
-def test_tie_rule_is_the_brute_force_oracle(x: Tensor) -> None:
-    """The map aligned at the pivot is the largest of all aligned maps, in the stated order."""
-    pivot = tuple(select_pivot(x)[0].tolist())
-    best = best_position(x[0].amax(0), [x[0]])
-    assert torch.equal(x.roll([-p for p in pivot], (2, 3)), x.roll([-p for p in best], (2, 3)))
-
-
-@given(x=tied_maps())
-def test_shortcuts_agree_with_full_ranking(x: Tensor) -> None:
-    """The cheap comparisons of eager code choose what the full ranking of traced code chooses."""
-    scores = x.amax(1)
-    index = int(aligned_rank(scores, [x])[0].argmax())
-    chosen = divmod(index, x.shape[3])
-    pivot = tuple(select_pivot(x)[0].tolist())
-    assert torch.equal(x.roll([-p for p in pivot], (2, 3)), x.roll([-p for p in chosen], (2, 3)))
-
-
-@given(x=tied_maps(max_size=4, levels=2))
-def test_equal_ranks_mean_equal_aligned_maps(x: Tensor) -> None:
-    rank = aligned_rank(x.amax(1), [x])[0].view(x.shape[2:])
-    for a in all_shifts(tuple(x.shape[2:])):
-        same = torch.equal(x.roll([-p for p in a], (2, 3)), x)
-        assert bool(rank[a] == rank[0, 0]) == same
-
-
-@given(x=tied_maps(levels=2))
-def test_spare_doublings_change_nothing(x: Tensor) -> None:
-    enough = aligned_rank(x.amax(1), [x])
-    assert torch.equal(aligned_rank(x.amax(1), [x], schedule=(2, [9, 9])), enough)
-
-
-def test_budget_of_shortcuts_changes_nothing() -> None:
-    """However early the elimination stops, the ranking finishes the job alike."""
-    x = (torch.rand(50, 2, 6, 5) * 2).round()
-    full = select_pivot(x)
-    aligned = circular_shift(x, -full)
-    for budget in (1, 3, 1000):
-        left = ties._eliminate(x.amax(1), [x], budget)
-        rank = aligned_rank(x.amax(1), [x])
-        index = torch.where(left, rank, -1).argmax(1)
-        other = torch.stack([index // 5, index % 5], 1)
-        assert torch.equal(circular_shift(x, -other), aligned)
 
 
 @pytest.mark.parametrize(
@@ -138,18 +82,6 @@ def test_pivot_is_the_maximum_over_all_channels() -> None:
         assert sample[:, pivot[0], pivot[1]].max() == sample.max()
 
 
-def test_ties_that_only_the_full_ranking_decides() -> None:
-    """Two equal maxima whose surroundings differ only far away, beyond the reach of the first comparisons."""
-    x = torch.zeros(1, 1, 16, 16)
-    x[0, 0, 0, 0] = x[0, 0, 8, 0] = 1.0
-    x[0, 0, 12, 3] = 0.5
-    assert int(ties._eliminate(x.amax(1), [x]).sum()) > 1
-    reference = circular_shift(x, -select_pivot(x))
-    for shift in all_shifts((16, 16)):
-        moved = circular_shift(x, shift)
-        assert torch.equal(circular_shift(moved, -select_pivot(moved)), reference)
-
-
 @pytest.mark.parametrize("rule", [lambda x: (x > 0.5).all(1), lambda x: x.long().sum(1)], ids=["bool", "integer"])
 def test_scores_need_not_be_floating(rule: Rule) -> None:
     x = (torch.rand(4, 3, 5, 6) * 2).round()
@@ -159,15 +91,6 @@ def test_scores_need_not_be_floating(rule: Rule) -> None:
         assert torch.equal(circular_shift(moved, -select_pivot(moved, rule)), reference)
     with pytest.raises(TypeError, match="must return real scores"):
         select_pivot(x, lambda t: t[:, 0] * 1j)
-
-
-def test_window_rule_stays_with_the_maxima() -> None:
-    """Infinities of both signs in a window have no sum, but the pivot is still a maximum."""
-    x = torch.zeros(1, 1, 9, 9)
-    x[0, 0, 4, 4] = x[0, 0, 4, 6] = torch.inf
-    x[0, 0, 4, 5] = -torch.inf
-    row, column = select_pivot(x, ties="window")[0].tolist()
-    assert x[0, 0, row, column] == torch.inf
 
 
 def test_energy_is_the_sum_of_squares() -> None:
@@ -234,68 +157,6 @@ def test_companions_with_nan_still_obey_the_law() -> None:
 def test_companions_do_not_overrule_the_map() -> None:
     x, other = torch.randn(4, 2, 5, 5), torch.randn(4, 2, 5, 5)
     assert torch.equal(select_pivot(x, companions=[other]), select_pivot(x))
-
-
-def test_window_rule_prefers_the_larger_neighbourhood() -> None:
-    """The paper's suggestion: of two equal maxima, the one with the larger 3 x 3, then 5 x 5 sum."""
-    x = torch.zeros(1, 1, 9, 9)
-    x[0, 0, 1, 1] = x[0, 0, 5, 5] = 1.0
-    x[0, 0, 6, 6] = 0.5
-    assert select_pivot(x, ties="window").tolist() == [[5, 5]]
-    x[0, 0, 6, 6], x[0, 0, 7, 7] = 0.0, 0.5
-    assert select_pivot(x, ties="window").tolist() == [[5, 5]]
-
-
-def window_oracle(scores: Tensor) -> int:
-    """The first maximum of those with the largest 5 x 5 sum, among those with the largest 3 x 3 sum."""
-    rows, columns = scores.shape
-    left = [divmod(i, columns) for i in range(scores.numel()) if scores.flatten()[i] == scores.max()]
-    for radius in (1, 2):
-        around = range(-radius, radius + 1)
-        sums = {
-            (r, c): sum(float(scores[(r + i) % rows, (c + j) % columns]) for i in around for j in around)
-            for r, c in left
-        }
-        left = [place for place in left if sums[place] == max(sums.values())]
-    return left[0][0] * columns + left[0][1]
-
-
-def test_window_rule_is_the_brute_force_oracle() -> None:
-    """On maps of few whole numbers, whose sums do not round: several samples, oblong and lopsided ones too."""
-    x = torch.randint(0, 3, (300, 2, 5, 7)).float()
-    x[:100, :, :, 3:] = 0
-    found = select_pivot(x, ties="window")
-    expected = [window_oracle(sample.amax(0)) for sample in x]
-    assert (found[:, 0] * 7 + found[:, 1]).tolist() == expected
-    half = select_pivot(x.half() * 1000, ties="window")  # whose sums are beyond the range of float16
-    assert torch.equal(half, found)
-
-
-def test_window_rule_cannot_decide_every_case() -> None:
-    """Equal neighbourhoods, different maps: the window takes the first in memory and the law breaks."""
-    x = torch.zeros(1, 1, 1, 16)
-    x[..., 0] = x[..., 8] = 1.0
-    x[..., 3] = 0.5
-    aligned = [
-        circular_shift(m, -select_pivot(m, ties="window")) for m in (circular_shift(x, (0, s)) for s in range(16))
-    ]
-    assert not all(torch.equal(a, aligned[0]) for a in aligned)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_traced_ties_are_decided_alike() -> None:
-    """In a graph the exact rule is a branch, taken where a batch has a tie."""
-    traced = torch.compile(select_pivot, backend="eager", fullgraph=True)
-    for x in (torch.rand(3, 2, 4, 6), (torch.rand(3, 2, 4, 6) * 2).round()):
-        aligned = circular_shift(x, -traced(x))
-        assert torch.equal(aligned, circular_shift(x, -select_pivot(x)))
-    torch.compiler.reset()
-
-
-def test_dense_rank() -> None:
-    values = torch.tensor([[3.0, 1.0, 3.0, torch.nan, -torch.inf, torch.nan]])
-    assert dense_rank(values).tolist() == [[2, 1, 2, 3, 0, 3]]
-    assert dense_rank(torch.tensor([[5, 5, 2]])).tolist() == [[1, 1, 0]]
 
 
 @pytest.mark.parametrize(

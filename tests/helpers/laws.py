@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from hypothesis import settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from shiftproof.ghs.functions import hermite_series
@@ -67,6 +68,15 @@ def hard_maps(sizes: tuple[int, ...] = (6, 6), channels: int = 2, seed: int = 1)
         "all minus infinity": torch.full(shape, -torch.inf),
         "denormal": noise * 1e-42,
     }
+
+
+@st.composite
+def tied_maps(draw: st.DrawFn, max_size: int = 6, levels: int = 3) -> Tensor:
+    """Small maps of few grey levels, mostly tied."""
+    channels, height, width = draw(st.integers(1, 3)), draw(st.integers(1, max_size)), draw(st.integers(1, max_size))
+    count = channels * height * width
+    values = draw(st.lists(st.integers(0, levels - 1), min_size=count, max_size=count))
+    return torch.tensor(values, dtype=torch.float32).view(1, channels, height, width)
 
 
 def functions_by_series(orders: int, x: npt.NDArray[np.float64], sigma: float) -> npt.NDArray[np.float64]:

@@ -42,14 +42,14 @@ def test_findings_name_what_is_ahead_tied_and_behind() -> None:
                 "largest_change": 0.0 if method == "ghs" else 2,
             }
             made.append(record(config, value, consistency={"all_pairs": pairs}))
-    drawn = [make(index(*made), "laptop") for make in paper_tables.TABLES.values()]
+    drawn = paper_tables.make_all(index(*made), "laptop")
     found = dict(findings.from_tables(drawn))
     assert found["Classification accuracy on CIFAR-10, ResNet-20"] == (
         "GHS 91.00 ± 1.41 (n=2): ahead of Baseline (strided) (+10.00); tied with LPF-3 (-0.50); behind APS-3 (-4.50)."
     )
     assert "APS-3 90.00 % (2) and GHS 100.00 % (0)." in found["CIFAR-10, ResNet-20"]
     assert "Ablation" not in found
-    assert findings.from_tables([make(index(), "laptop") for make in paper_tables.TABLES.values()]) == []
+    assert findings.from_tables(paper_tables.make_all(index(), "laptop")) == []
 
 
 def test_the_ablation_ranks_the_default() -> None:
@@ -59,7 +59,7 @@ def test_the_ablation_ranks_the_default() -> None:
         record(catalogue.configs("ablation", "laptop", methods=[name], seeds=[0])[0], value, "validation")
         for name, value in right.items()
     ]
-    ((about, words),) = findings.from_tables([paper_tables.ablation(index(*made), "laptop")])
+    ((about, words),) = findings.from_tables([paper_tables.make("ablation", index(*made), "laptop")])
     assert about == "Ablation"
     assert "the default, 60.00 (n=1), is number 3 of 4" in words
     assert "better than the default: orders: 2N." in words

@@ -17,7 +17,7 @@ def test_a_cell_has_n_mean_and_spread() -> None:
     runs = [
         record(c, 0.8 + 0.02 * c.run.seed) for c in catalogue.configs("table2", "laptop", methods=["ghs"], seeds=[1, 0])
     ]
-    found = cell(paper_tables.table2(index(*runs), "laptop"), "ghs", "ResNet-20")
+    found = cell(paper_tables.make("table2", index(*runs), "laptop"), "ghs", "ResNet-20")
     assert found.values == pytest.approx((80.0, 82.0))
     assert found.files == ("1.json", "0.json")
     assert found.ours() == "81.00 ± 1.41 (n=2)"
@@ -38,8 +38,8 @@ def test_only_the_runs_of_a_table_are_in_it() -> None:
         record(right, 0.4, part="validation"),
         record(configure("laptop", method="ghs", changes={"model.options": {"anchor": "corner"}}), 0.5),
     ]
-    assert cell(paper_tables.table2(index(*wrong), "laptop"), "ghs", "ResNet-20").values == ()
-    found = cell(paper_tables.table2(index(*wrong, record(right, 0.6)), "laptop"), "ghs", "ResNet-20")
+    assert cell(paper_tables.make("table2", index(*wrong), "laptop"), "ghs", "ResNet-20").values == ()
+    found = cell(paper_tables.make("table2", index(*wrong, record(right, 0.6)), "laptop"), "ghs", "ResNet-20")
     assert found.values == pytest.approx((60.0,))
 
 
@@ -48,15 +48,15 @@ def test_old_records_are_found_when_settings_are_added(monkeypatch: pytest.Monke
     monkeypatch.setattr(records, "ADDED_SETTINGS", {"run.compile": False})
     old = record(catalogue.configs("table2", "laptop", methods=["lpf"], seeds=[0])[0], 0.7)
     del old["config"]["run"]["compile"]
-    assert cell(paper_tables.table2(index(old), "laptop"), "lpf", "ResNet-20").values == pytest.approx((70.0,))
+    assert cell(paper_tables.make("table2", index(old), "laptop"), "lpf", "ResNet-20").values == pytest.approx((70.0,))
 
 
 def test_the_papers_numbers_are_all_there() -> None:
     """Every number of tables 1 to 4 and figure 5 stands beside ours, both GHS rows beside the paper's one."""
-    printed = {name: make(index(), "paper") for name, make in paper_tables.TABLES.items()}
+    printed = {table.name: table for table in paper_tables.make_all(index(), "paper")}
     for name, numbers in (("table1", paper.CONSISTENCY), ("table2", paper.ACCURACY)):
-        for method, row in numbers.items():
-            for model, value in row.items():
+        for model, column in numbers.items():
+            for method, value in column.items():
                 assert cell(printed[name], method, paper_tables.NETWORK_LABELS[model]).paper == value
     assert cell(printed["table1"], "ghs-paper", "ResNet-18").paper == (100.0, 0.0)
     assert cell(printed["table2"], "align", "ResNet-18").paper is None
@@ -82,16 +82,16 @@ def test_paths_lead_to_metrics() -> None:
     aliasing = {"aliased": 0.01, "matrix": {"constant": [0.9, 1.1], "kept": 1.0, "leaked": 0.0, "commutation": 0.08}}
     more: dict[str, Any] = {"robustness": robustness, "consistency": consistency, "aliasing": aliasing}
     made = index(record(config, 0.8, **more))
-    assert cell(paper_tables.figure5(made, "laptop"), "ghs", "accuracy, 6 px").values == (50.0,)
-    assert cell(paper_tables.table4(made, "laptop"), "ghs", "consistency, rotated by 180°").values == (90.0,)
-    assert cell(paper_tables.table4(made, "laptop"), "ghs", "accuracy, flipped vertically").values == (30.0,)
-    assert cell(paper_tables.table1(made, "laptop"), "ghs", "ResNet-20").values == (99.0,)
-    assert cell(paper_tables.shifts(made, "laptop"), "ghs", "largest change of a logit").values == (0.0,)
+    assert cell(paper_tables.make("figure5", made, "laptop"), "ghs", "accuracy, 6 px").values == (50.0,)
+    assert cell(paper_tables.make("table4", made, "laptop"), "ghs", "consistency, rotated by 180°").values == (90.0,)
+    assert cell(paper_tables.make("table4", made, "laptop"), "ghs", "accuracy, flipped vertically").values == (30.0,)
+    assert cell(paper_tables.make("table1", made, "laptop"), "ghs", "ResNet-20").values == (99.0,)
+    assert cell(paper_tables.make("shifts", made, "laptop"), "ghs", "largest change of a logit").values == (0.0,)
     variant = catalogue.configs("ablation", "laptop", methods=["anchor: corner"], seeds=[0])[0]
     start = {"kernel": "hermite(taper=none)", "grid": "periodic", "pivot_rule": "max"}
     assert variant.model.options == resolve_options("ghs", start | {"anchor": "corner"})
     assert variant.data.limit == 10000
-    ablation = paper_tables.ablation(index(record(variant, 0.7, "validation", **more)), "laptop")
+    ablation = paper_tables.make("ablation", index(record(variant, 0.7, "validation", **more)), "laptop")
     assert cell(ablation, "anchor: corner", "R: largest gain").values == (1.1,)
     assert cell(ablation, "anchor: corner", "noise 0.05, %").values == (60.0,)
     assert cell(ablation, "ghs", "accuracy, %").values == ()
@@ -103,10 +103,10 @@ def test_the_benchmark_has_a_column_where_it_was_measured() -> None:
     """That of the official MNIST-rot, beside the paper's split."""
     config = catalogue.configs("table5", "laptop", methods=["ghs"], seeds=[0])[0]
     name = "accuracy, 50,000 images, %"
-    assert name not in paper_tables.table5(index(record(config, 0.9)), "laptop").columns
+    assert name not in paper_tables.make("table5", index(record(config, 0.9)), "laptop").columns
     official = record(config, 0.9)
     official["metrics"]["accuracy"]["benchmark"] = estimate(0.8)
-    table = paper_tables.table5(index(official), "laptop")
+    table = paper_tables.make("table5", index(official), "laptop")
     assert cell(table, "ghs", name).values == pytest.approx((80.0,))
     assert cell(table, "ghs", "accuracy, %").values == pytest.approx((90.0,))
     assert cell(table, "max", name).values == ()

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def test_markdown_links_to_records_and_html_escapes() -> None:
     """Markdown links to the records, HTML escapes, and both say what was not run."""
     run = record(catalogue.configs("table2", "laptop", methods=["ghs"], seeds=[0])[0], 0.9)
-    table = paper_tables.table2(index(run), "laptop")
+    table = paper_tables.make("table2", index(run), "laptop")
     text = table_formats.to_markdown(table, "records")
     assert "| GHS [1](records/0.json) |" in text
     assert "paper 91.72 ± 0.18<br>90.00 (n=1)" in text
@@ -39,7 +39,7 @@ def test_no_column_is_lost_on_paper() -> None:
     from playwright.sync_api import sync_playwright
 
     found = RecordIndex.read([ROOT / "results" / "records"])
-    made = [make(found, "laptop") for make in paper_tables.TABLES.values()]
+    made = paper_tables.make_all(found, "laptop")
     text = html_page.page("results", [(table.title, table_formats.to_html(table)) for table in made])
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     recorded = sweep.RecordedRuns(folder)
     failed = sweep.complete(configs, settings=settings, runs=out / "runs", recorded=recorded, data_dir=None)
     index = RecordIndex.read([folder] if folder.is_dir() else [])
-    table = paper_tables.digits(index, PRESET)
+    table = paper_tables.make("digits", index, PRESET)
     atomic_write(page, html_report.build_demo(index, PRESET, table, record, figures["figure4"]).encode())
     if options.json:
         print(json.dumps({"cameraman": record, "digits": table.to_dict(), "report": str(page)}, indent=2))

@@ -15,7 +15,7 @@ from shiftproof.commands import cameraman
 from shiftproof.commands.shared import SEEDS, add_data_dir, wide_console
 
 if TYPE_CHECKING:
-    from shiftproof.experiments.records import RecordIndex, Settings
+    from shiftproof.experiments.records import Settings
     from shiftproof.training.config import Config
 
 HELP = "Tables and figures of the paper, from records; run what is missing."
@@ -58,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
         )
     failed = not options.draw_only and _run_missing(chosen, folder, options)
     index = RecordIndex.read([folder] if folder.is_dir() else [])
-    drawn = _draw(chosen, index, options.preset, out)
-    tables = [make(index, options.preset) for make in paper_tables.TABLES.values()]
+    tables = paper_tables.make_all(index, options.preset)
+    drawn = [*_draw(chosen, out), *paper_figures.draw(tables, index, out, chosen).values()]
     if (file := out / "cameraman.json").exists():
         tables.insert(0, _table(paper_tables.cameraman, file))
     if (file := out / "layers.json").exists():
@@ -119,12 +119,12 @@ def _run_missing(chosen: Sequence[str], folder: Path, options: argparse.Namespac
     return failed
 
 
-def _draw(chosen: Sequence[str], index: RecordIndex, preset: str, out: Path) -> list[Path]:
-    """Draw the chosen figures; returns their files. Figures 2 to 4 come with the cameraman experiment."""
+def _draw(chosen: Sequence[str], out: Path) -> list[Path]:
+    """Draw the chosen ones of figures 1 to 4; returns their files. All but the first are the cameraman experiment's."""
     from shiftproof.experiments.cameraman import load_image, outputs
     from shiftproof.reports import method_figures, paper_figures
 
-    drawn = []
+    drawn: list[Path] = []
     if "figure1" in chosen:
         image, _ = load_image()
         methods = {"Invariance: GHS": "ghs", "Equivariance: APS": "aps"}
@@ -133,4 +133,4 @@ def _draw(chosen: Sequence[str], index: RecordIndex, preset: str, out: Path) -> 
         drawn.append(method_figures.symmetry(path, image, moved, _SHIFT, found))
     if {"cameraman", "figure2", "figure3", "figure4"} & set(chosen):
         drawn += cameraman.perform(out)[1].values()
-    return [*drawn, *paper_figures.draw(index, preset, out, chosen).values()]
+    return drawn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,24 +21,10 @@ def accuracy(found: Tensor, labels: Tensor) -> Estimate:
     return hits(found.argmax(1) == labels)
 
 
-def random_circular_shifts(count: int, size: tuple[int, int], seed: int) -> Change:
-    """One circular shift per image, each of the H x W equally likely."""
+def random_shifts(count: int, ranges: Sequence[tuple[int, int]], seed: int) -> Tensor:
+    """A shift per image, from the first number of the range of each axis to the one before the last. (N, 2)"""
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.stack([torch.randint(0, n, (count,), generator=generator) for n in size], 1)
-    return lambda x, where: circular_shift(x, drawn[where])
-
-
-def random_cropped_shifts(count: int, size: tuple[int, int], border: str, fill: tuple[float, ...], seed: int) -> Change:
-    """One cropped shift per image, up to an eighth of the size each way on both axes."""
-    generator = torch.Generator().manual_seed(seed)
-    reach = [max(1, n // 8) for n in size]
-    drawn = torch.stack([torch.randint(-r, r + 1, (count,), generator=generator) for r in reach], 1)
-    return lambda x, where: move_camera(x, drawn[where], border, fill)
-
-
-def fractional_shifts(amount: float) -> Change:
-    """Both axes shifted by a fraction of a pixel."""
-    return lambda x, where: fractional_shift(x, (amount, amount))
+    return torch.stack([torch.randint(low, high, (count,), generator=generator) for low, high in ranges], 1)
 
 
 def measure_accuracy(
@@ -51,22 +38,24 @@ def measure_accuracy(
       with black, with the mean of the data, or by reflection. All three use the same shifts;
     * `fractional`: both axes shifted by 1/2, 1/4 and 1/8 of a pixel, circularly.
     """
-    count, channels, size = images.shape[0], images.shape[1], (images.shape[2], images.shape[3])
+    count, channels, size = images.shape[0], images.shape[1], images.shape[2:]
+    reach = [max(1, n // 8) for n in size]
+    circular = random_shifts(count, [(0, n) for n in size], seed)
+    cropped = random_shifts(count, [(-r, r + 1) for r in reach], seed)
 
-    def under(name: str, change: Change) -> Estimate:
-        return accuracy(f.scores(images, change, f"accuracy: {name}"), labels)
+    def under(name: str, change: Change | None) -> dict[str, Any]:
+        return accuracy(f.scores(images, change, f"accuracy: {name}"), labels).to_dict()
 
-    if clean is None:
-        clean = f.scores(images, name="accuracy: clean")
+    def moved(name: str, border: str, fill: tuple[float, ...]) -> dict[str, Any]:
+        return under(f"cropped shift, {name}", lambda x, where: move_camera(x, cropped[where], border, fill))
+
+    def moved_by_part(name: str, part: float) -> dict[str, Any]:
+        return under(f"{name} pixel", lambda x, where: fractional_shift(x, (part, part)))
+
     borders = {"black": ("fill", (0.0,) * channels), "mean": ("fill", f.mean), "reflect": ("reflect", f.mean)}
     return {
-        "clean": accuracy(clean, labels).to_dict(),
-        "circular": under("circular shift", random_circular_shifts(count, size, seed)).to_dict(),
-        "cropped": {
-            name: under(f"cropped shift, {name}", random_cropped_shifts(count, size, border, fill, seed)).to_dict()
-            for name, (border, fill) in borders.items()
-        },
-        "fractional": {
-            name: under(f"{name} pixel", fractional_shifts(part)).to_dict() for name, part in FRACTIONS.items()
-        },
+        "clean": under("clean", None) if clean is None else accuracy(clean, labels).to_dict(),
+        "circular": under("circular shift", lambda x, where: circular_shift(x, circular[where])),
+        "cropped": {name: moved(name, *how) for name, how in borders.items()},
+        "fractional": {name: moved_by_part(name, part) for name, part in FRACTIONS.items()},
     }

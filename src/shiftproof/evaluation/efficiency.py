@@ -6,7 +6,7 @@ import contextlib
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,27 +29,28 @@ class Timing:
 
 
 def time_in_turns(
-    calls: Sequence[Callable[[], object]], repetitions: int, warm_up: int = 5, twice: bool = True
-) -> list[Timing]:
+    calls: Mapping[str, Callable[[], object]], repetitions: int, warm_up: int = 5, twice: bool = True
+) -> dict[str, Timing]:
     """Time each call once per round, for `repetitions` rounds, after `warm_up` rounds that do not count.
 
     Other load on the machine affects all of them alike. Each is called `twice` and the second call counts, because
     the first one finds the caches filled by the previous candidate; for long calls this does not matter.
     """
-    seconds: list[list[float]] = [[] for _ in calls]
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
     for round_ in range(-warm_up, repetitions):
-        for own, call in zip(seconds, calls):
+        for name, call in calls.items():
             if twice:
                 call()
             start = time.perf_counter()
             call()
             if round_ >= 0:
-                own.append(time.perf_counter() - start)
-    out = []
-    for own in seconds:
-        quartiles = statistics.quantiles(own, n=4) if len(own) > 1 else [own[0]] * 3
-        out.append(Timing(statistics.median(own), quartiles[0], quartiles[2], repetitions))
-    return out
+                seconds[name].append(time.perf_counter() - start)
+    return {name: _timing(own) for name, own in seconds.items()}
+
+
+def _timing(seconds: list[float]) -> Timing:
+    low, _, high = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else seconds * 3
+    return Timing(statistics.median(seconds), low, high, len(seconds))
 
 
 def peak_memory(call: Callable[[], object]) -> int:
@@ -60,8 +61,7 @@ def peak_memory(call: Callable[[], object]) -> int:
         kept = call()
     del kept
     held = most = 0
-    results = profile.profiler.kineto_results
-    for event in results.events():
+    for event in profile.profiler.kineto_results.events():
         if event.name() == "[memory]":
             held += event.nbytes()
             most = max(most, held)
@@ -119,17 +119,19 @@ def measure_efficiency(
     the ratio to the `baseline`, timed in turns with it; `peak_bytes` are those of tensors held at once beyond weights
     and input. Time and memory are measured on the CPU and None elsewhere; the ratio is None without a baseline.
     """
-    networks = [model] if baseline is None else [model, baseline]
-    timings, memory = None, None
-    with evaluating(model), evaluating(networks[-1]):
+    seconds, ratio, memory = None, None, None
+    calls = {"model": forward(model, x)} | ({} if baseline is None else {"baseline": forward(baseline, x)})
+    with evaluating(model), evaluating(baseline):
         if x.device.type == "cpu":
-            timings = time_in_turns([forward(network, x) for network in networks], repetitions, warm_up=1)
-            memory = peak_memory(forward(model, x))
+            timings = time_in_turns(calls, repetitions, warm_up=1)
+            seconds = asdict(timings["model"])
+            ratio = None if baseline is None else timings["model"].median / timings["baseline"].median
+            memory = peak_memory(calls["model"])
         return {
             "batch": list(x.shape),
             "parameters": sum(p.numel() for p in model.parameters()),
             "flops": flops(model, x[:1]),
-            "seconds": None if timings is None else asdict(timings[0]),
-            "latency_ratio": None if timings is None or baseline is None else timings[0].median / timings[1].median,
+            "seconds": seconds,
+            "latency_ratio": ratio,
             "peak_bytes": memory,
         }

@@ -20,14 +20,6 @@ ERASURE_BATCH = 256
 DAMAGES = ("erasure", "vertical_flip", "half_turn", "rotation", "noise")
 
 
-def compare(clean: Tensor, found: Tensor, labels: Tensor) -> dict[str, Any]:
-    """Accuracy of the scores `found`, and how often they give the same answer as the `clean` ones."""
-    return {
-        "accuracy": accuracy(found, labels).to_dict(),
-        "agreement": hits(found.argmax(1) == clean.argmax(1)).to_dict(),
-    }
-
-
 def relative_change(clean: Tensor, found: Tensor) -> Tensor:
     """The norm of the change of the scores, relative to the norm of the scores, per image. (N, classes) -> (N,)"""
     change, length = ((v * v).sum(1).sqrt() for v in ((found - clean).double(), clean.double()))
@@ -59,34 +51,26 @@ def measure_robustness(
     count, channels, size = images.shape[0], images.shape[1], images.shape[2:]
     before = f.scores(images, name="robustness: clean") if clean is None else clean
 
-    def under(name: str, change: Change) -> Tensor:
-        return f.scores(images, change, f"robustness: {name}")
-
-    def shifted(name: str, change: Change | None) -> dict[str, Any]:
-        return {"consistency": aps_protocol(f, images, change, seed=seed, name=f"robustness: {name}").to_dict()}
+    def damaged(name: str, change: Change | None, shifted: bool = False, noise: bool = False) -> dict[str, Any]:
+        found = before if change is None else f.scores(images, change, f"robustness: {name}")
+        out = {"accuracy": accuracy(found, labels), "agreement": hits(found.argmax(1) == before.argmax(1))}
+        if shifted:
+            out["consistency"] = aps_protocol(f, images, change, seed=seed, name=f"robustness: {name}")
+        if noise:
+            out["relative_change"] = mean(relative_change(before, found), seed)
+        return {what: estimate.to_dict() for what, estimate in out.items()}
 
     def erased(patch: int, batch: int | None) -> dict[str, Any]:
-        name, change = f"{patch} x {patch} erased", None
-        if patch:
-            places = erasure_places(count, size, patch, torch.Generator().manual_seed(seed), batch)
+        places = erasure_places(count, size, patch, torch.Generator().manual_seed(seed), batch)
 
-            def change(x: Tensor, where: slice) -> Tensor:
-                return erase(x, patch, places[where], f.mean)
-
-        found = before if change is None else under(name, change)
-        return compare(before, found, labels) | ({} if batch is None else shifted(name, change))
-
-    def flipped(name: str, flip: Callable[[Tensor], Tensor]) -> dict[str, Any]:
         def change(x: Tensor, where: slice) -> Tensor:
-            return flip(x)
+            return erase(x, patch, places[where], f.mean)
 
-        return compare(before, under(name, change), labels) | shifted(name, change)
+        return damaged(f"{patch} x {patch} erased", change if patch else None, shifted=batch is not None)
 
     def noisy(sigma: float) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(seed)
-        found = under(f"noise {sigma}", lambda x, where: gaussian_noise(x, sigma, generator))
-        change = mean(relative_change(before, found), seed)
-        return compare(before, found, labels) | {"relative_change": change.to_dict()}
+        return damaged(f"noise {sigma}", lambda x, where: gaussian_noise(x, sigma, generator), noise=True)
 
     degrees = torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 360
     black = (0.0,) * channels
@@ -94,11 +78,9 @@ def measure_robustness(
     ways = (("per_batch", ERASURE_BATCH), ("per_image", None))
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "erasure": lambda: {name: {str(patch): erased(patch, batch) for patch in patches} for name, batch in ways},
-        "vertical_flip": lambda: flipped("vertical flip", vertical_flip),
-        "half_turn": lambda: flipped("180 degrees", half_turn),
-        "rotation": lambda: compare(
-            before, under("rotation", lambda x, where: rotate(x, degrees[where], black)), labels
-        ),
+        "vertical_flip": lambda: damaged("vertical flip", lambda x, where: vertical_flip(x), shifted=True),
+        "half_turn": lambda: damaged("180 degrees", lambda x, where: half_turn(x), shifted=True),
+        "rotation": lambda: damaged("rotation", lambda x, where: rotate(x, degrees[where], black)),
         "noise": lambda: {str(sigma): noisy(sigma) for sigma in SIGMAS},
     }
     return {name: measure() for name, measure in measures.items() if name in damages}

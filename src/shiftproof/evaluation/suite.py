@@ -88,7 +88,7 @@ def evaluate(
             x = f.normalised(pixels(images[:_TIMED]))
             found["efficiency"] = measure_efficiency(model, x, baseline)
             f.report("efficiency", 1, 1)
-    return {name: _plain(value) for name, value in found.items()}
+    return {name: plain(value) for name, value in found.items()}
 
 
 def _drawn(part: Images, limit: int | None, seed: int) -> tuple[Tensor, Tensor]:
@@ -100,10 +100,14 @@ def _drawn(part: Images, limit: int | None, seed: int) -> tuple[Tensor, Tensor]:
     return part.images[chosen], part.labels[chosen]
 
 
-def _plain(value: Any) -> Any:
-    """`value` with None in place of every number that is not finite."""
+def plain(value: Any, infinity: str | None = None) -> Any:
+    """`value` as JSON can hold it: lists for tensors and tuples, None for NaN, `infinity` for what is infinite."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return {key: plain(part, infinity) for key, part in value.items()}
+    if isinstance(value, Tensor):
+        return plain(value.tolist(), infinity)
+    if isinstance(value, list | tuple):
+        return [plain(part, infinity) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else infinity
+    return value

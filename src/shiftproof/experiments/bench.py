@@ -74,8 +74,8 @@ def measure_layers(repetitions: int) -> Iterator[Row]:
             x = torch.randn(size, generator=generator).contiguous(memory_format=form)
             candidates = layers(x)
             for name, kind in (("forward", forward), ("forward+backward", forward_backward)):
-                timings = time_in_turns([kind(layer, x) for layer in candidates.values()], repetitions)
-                yield {"size": size, "layout": layout, "pass": name, "times": dict(zip(candidates, timings))}
+                times = time_in_turns({k: kind(layer, x) for k, layer in candidates.items()}, repetitions)
+                yield {"size": size, "layout": layout, "pass": name, "times": times}
 
 
 def layer_targets(rows: list[Row]) -> list[Target]:
@@ -137,15 +137,10 @@ def _training_steps(name: str, networks: dict[str, nn.Module], batch: int, pixel
         return call
 
     costs = {k: flops(n, x[:2]) for k, n in networks.items()}
-    calls = [make_batch, *(step(n) for n in networks.values())]
-    making, *timings = time_in_turns(calls, repetitions, warm_up=1, twice=False)
-    return {
-        "network": name,
-        "size": (batch, 3, pixels, pixels),
-        "times": dict(zip(networks, timings)),
-        "flops": costs,
-        "batch_seconds": making.median,
-    }
+    calls = {"batch": make_batch} | {k: step(n) for k, n in networks.items()}
+    times = time_in_turns(calls, repetitions, warm_up=1, twice=False)
+    making = times.pop("batch").median
+    return {"network": name, "size": tuple(x.shape), "times": times, "flops": costs, "batch_seconds": making}
 
 
 def network_targets(rows: list[Row]) -> list[Target]:
@@ -171,11 +166,9 @@ def measure_scaling(repetitions: int) -> Iterator[Row]:
     generator = torch.Generator().manual_seed(0)
     for size in MAPS:
         x = torch.randn(4, 16, size, size, generator=generator)
-        candidates = {m: create_downsample(m, 16).eval() for m in methods()}
-        calls = [forward(layer, x) for layer in candidates.values()]
-        timings = time_in_turns(calls, repetitions, warm_up=1)
-        memory = {m: peak_memory(call) for m, call in zip(candidates, calls)}
-        yield {"size": tuple(x.shape), "times": dict(zip(candidates, timings)), "bytes": memory}
+        calls = {m: forward(create_downsample(m, 16).eval(), x) for m in methods()}
+        times = time_in_turns(calls, repetitions, warm_up=1)
+        yield {"size": tuple(x.shape), "times": times, "bytes": {m: peak_memory(call) for m, call in calls.items()}}
 
 
 def measure_front(repetitions: int) -> Iterator[Row]:

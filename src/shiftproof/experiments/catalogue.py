@@ -9,8 +9,9 @@ from typing import Any
 
 from shiftproof import checks
 from shiftproof.experiments import records
-from shiftproof.experiments.records import Settings
-from shiftproof.ghs.kernel import GHS_PAPER, Hermite
+from shiftproof.experiments.paper import NETWORKS
+from shiftproof.experiments.records import Record, Settings
+from shiftproof.ghs.kernel import GHS, GHS_PAPER
 from shiftproof.layers import methods as known_methods
 from shiftproof.layers import resolve_options
 from shiftproof.training.config import Config, configure
@@ -37,20 +38,11 @@ def _methods(*names: str) -> dict[str, dict[str, Any]]:
     return {name: {"model.method": name} for name in names}
 
 
-def _variant(method: str, kernel: Hermite, options: Mapping[str, Any]) -> dict[str, Any]:
-    """A row: a method with changed options, those of its kernel included."""
-    inside = {f.name for f in dataclasses.fields(kernel)}
-    changed = dataclasses.replace(kernel, **{k: v for k, v in options.items() if k in inside})
-    rest = {k: v for k, v in options.items() if k not in inside}
-    return {"model.method": method, "model.options": {"kernel": str(changed), **rest}}
-
-
-def _ghs(**options: Any) -> dict[str, Any]:
-    return _variant("ghs", Hermite(), options)
-
-
-def _paper(**options: Any) -> dict[str, Any]:
-    return _variant("ghs-paper", GHS_PAPER, options)
+def _ghs(method: str = "ghs", **options: Any) -> dict[str, Any]:
+    """A row: GHS, or that of the paper, with changed options; those of its kernel change the kernel."""
+    kernel = GHS if method == "ghs" else GHS_PAPER
+    changed = {f.name: options.pop(f.name) for f in dataclasses.fields(kernel) if f.name in options}
+    return {"model.method": method, "model.options": {"kernel": str(dataclasses.replace(kernel, **changed)), **options}}
 
 
 def _untapered(**options: Any) -> dict[str, Any]:
@@ -58,7 +50,6 @@ def _untapered(**options: Any) -> dict[str, Any]:
     return _ghs(**{"taper": "none", "grid": "periodic", "pivot_rule": "max"} | options)
 
 
-_NETWORKS = ("resnet18", "resnet20", "resnet50", "resnet56")
 _ROWS = _methods("strided", "align", "lpf", "aps", "ghs-paper", "ghs")
 _ROWS_AND_DA = _methods("da") | _ROWS
 
@@ -66,9 +57,9 @@ _ROWS_AND_DA = _methods("da") | _ROWS
 # held-out images. After `cut off`: one change each against it. From `GHS, ...` on: one change against the default.
 ABLATION: dict[str, dict[str, Any]] = {
     **_methods("strided", "lpf", "aps", "ghs", "ghs-paper"),
-    "paper, anchor: center": _paper(anchor="center"),
+    "paper, anchor: center": _ghs("ghs-paper", anchor="center"),
     # 4N functions are more than the map has pixels, and have no least-squares fit
-    "paper, anchor: center, projection: least squares": _paper(anchor="center", projection="least-squares"),
+    "paper, anchor: center, projection: least squares": _ghs("ghs-paper", anchor="center", projection="least-squares"),
     "align": {"model.method": "align"},
     "align, LPF inside": {"model.method": "align", "model.options": {"inner": "lpf"}},
     "cut off": _untapered(),
@@ -109,8 +100,8 @@ _DIGITS = {name: row | _SHORT for name, row in _methods("strided", "lpf", "aps",
 
 SWEEPS = {
     "digits": TableRuns("digits", ("resnet20",), _DIGITS, parts=("accuracy", "consistency")),
-    "table1": TableRuns("cifar10", _NETWORKS, _ROWS),
-    "table2": TableRuns("cifar10", _NETWORKS, _ROWS),  # the same runs: consistency in one table, accuracy in the other
+    "table1": TableRuns("cifar10", NETWORKS, _ROWS),
+    "table2": TableRuns("cifar10", NETWORKS, _ROWS),  # the same runs: consistency in one table, accuracy in the other
     "table3": TableRuns("cifar100", ("resnet18",), _ROWS),
     "table4": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
     "figure5": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
@@ -169,10 +160,12 @@ def config(name: str, preset: str, model: str, row: Mapping[str, Any]) -> Config
     return resolve(configure(preset, model=model, dataset=SWEEPS[name].dataset, changes=row))
 
 
-def has_default_options(config: Mapping[str, Any]) -> bool:
-    """Whether the options in the configuration of a record are today's defaults of its method."""
-    method = config["model"]["method"]
-    return method in known_methods() and config["model"]["options"] == resolve_options(method)
+def has_default_options(record: Record) -> bool:
+    """Whether a record is of a run with the options that its method has by default today."""
+    config = record["config"]
+    if config is None or config["model"]["method"] not in known_methods():
+        return False
+    return bool(config["model"]["options"] == resolve_options(config["model"]["method"]))
 
 
 def run_name(config: Config) -> str:

@@ -82,29 +82,21 @@ def evaluate(subject: Subject, settings: Settings, report: progress.ProgressCall
         baseline=subject.baseline,
         report=report,
     )
-    tree = None if config is None else config.to_dict()
     images = dataset.test.images
-    weights = tensor_digest(model.state_dict())
-    how = settings.to_dict()
-    if config is None:  # only its weights tell one network of the user's from another
-        how |= {"weights": weights}
-    if config is None or subject.foreign:
-        how |= {"data": dataset.checksum}
-    return records.make(
-        key=records.identity(tree, subject.name, dataset.name, how),
-        name=subject.title,
-        model={
+    fields = {
+        "name": subject.title,
+        "model": {
             "source": "module" if config is None else "run",
             "name": subject.name,
             "method": None if config is None else config.recipe,
             "parameters": sum(p.numel() for p in model.parameters()),
             "weights": None if config is None else settings.weights,
-            "sha256": weights,
+            "sha256": tensor_digest(model.state_dict()),
         },
-        seed=None if config is None else config.run.seed,
-        config=tree,
-        training=subject.training,
-        dataset={
+        "seed": None if config is None else config.run.seed,
+        "config": None if config is None else config.to_dict(),
+        "training": subject.training,
+        "dataset": {
             "name": dataset.name,
             "part": settings.on,
             "source": dataset.source,
@@ -112,7 +104,8 @@ def evaluate(subject: Subject, settings: Settings, report: progress.ProgressCall
             "images": len(images) if settings.limit is None else min(settings.limit, len(images)),
             "size": list(images.shape[1:]),
         },
-        settings=settings.to_dict(),
-        seconds=watch(),
-        metrics=metrics,
-    )
+        "settings": settings.to_dict(),
+        "seconds": watch(),
+        "metrics": metrics,
+    }
+    return records.make(key=records.key_of(fields, subject.foreign), **fields)

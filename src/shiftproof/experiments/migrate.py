@@ -63,15 +63,8 @@ def migrate(old: Record, name: str) -> Record:
         options = config["model"]["options"]
         full = first_options(config["model"]["method"], options)
         config = config | {"model": config["model"] | {"options": full}}
-    how = dict(old["settings"])
-    if config is None:  # as `evaluate` does
-        how |= {"weights": old["model"]["sha256"]}
-    if config is None or config["data"]["name"] != old["dataset"]["name"]:
-        how |= {"data": old["dataset"]["checksum"]}
-    record |= {
-        "key": records.identity(config, old["model"]["name"], old["dataset"]["name"], how),
-        "config": config,
-        "migrated": {"from": old["key"], "schema": FIRST_SCHEMA, "options": options},
-    }
+    record |= {"config": config, "migrated": {"from": old["key"], "schema": FIRST_SCHEMA, "options": options}}
+    foreign = config is not None and config["data"]["name"] != old["dataset"]["name"]
+    record["key"] = records.key_of(record, foreign)
     records.validate(record, name)
     return record

@@ -60,6 +60,16 @@ def identity(config: Mapping[str, Any] | None, model: str, dataset: str, setting
     return digest([None if config is None else essential(config), model, dataset, dict(settings)])
 
 
+def key_of(record: Mapping[str, Any], foreign: bool) -> str:
+    """The key of a record from its fields; `foreign`: its data set is not the one that the run was trained on."""
+    config, how = record["config"], dict(record["settings"])
+    if config is None:  # only its weights tell one network of the user's from another
+        how |= {"weights": record["model"]["sha256"]}
+    if config is None or foreign:
+        how |= {"data": record["dataset"]["checksum"]}
+    return identity(config, record["model"]["name"], record["dataset"]["name"], how)
+
+
 def essential(config: Mapping[str, Any]) -> dict[str, Any]:
     """What identifies a run: every setting and option of a configuration in full, but those that change no result.
 

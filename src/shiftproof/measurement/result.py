@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from shiftproof.evaluation.suite import plain
 from shiftproof.measurement import page
 from shiftproof.measurement.kind_result import TITLES, KindResult
 from shiftproof.reports import html_page
@@ -93,7 +93,7 @@ class Measurement:
         return {
             "headline": self.headline(),
             "about": self.about,
-            "kinds": {name: _plain(dataclasses.asdict(result)) for name, result in self.kinds.items()},
+            "kinds": {name: plain(dataclasses.asdict(result), infinity="inf") for name, result in self.kinds.items()},
             "labels": self.labels,
         }
 
@@ -115,15 +115,3 @@ class Measurement:
             page.worst_cases(kinds, self.pictures, self.label),
             page.gallery(kinds[0], self.pictures, self.label),
         ]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, Tensor):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "inf"
-    return value

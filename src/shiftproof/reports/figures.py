@@ -26,10 +26,20 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def _open_grid(axes: Axes) -> None:
-    """No frame at the top and on the right, a faint grid."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#e3e3e3", linewidth=0.6, zorder=0)
+def _panels(height: float = 3.8, **options: Any) -> tuple[Figure, Any]:
+    """Two panels side by side without a frame at the top and on the right, on a faint grid."""
+    figure = Figure(figsize=(9.6, height), layout="constrained")
+    panels = figure.subplots(1, 2, **options)
+    for axes in panels:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#e3e3e3", linewidth=0.6, zorder=0)
+    return figure, panels
+
+
+def _save_with_legend(figure: Figure, axes: Axes, path: Path) -> Path:
+    """Name the lines of a panel on the right of the figure, and write it."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
+    return save(figure, path)
 
 
 def erasure(path: Path, series: Mapping[str, Mapping[str, Sequence[float | None]]], sizes: Sequence[int]) -> Path:
@@ -37,8 +47,7 @@ def erasure(path: Path, series: Mapping[str, Mapping[str, Sequence[float | None]
 
     `series` holds the percentages `consistency` and `accuracy` of each method at the `sizes`, None if not run.
     """
-    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
-    panels = figure.subplots(1, 2)
+    figure, panels = _panels()
     for axes, what in zip(panels, ("consistency", "accuracy")):
         for k, (name, values) in enumerate(series.items()):
             points = [(x, y) for x, y in zip(sizes, values[what]) if y is not None]
@@ -46,15 +55,12 @@ def erasure(path: Path, series: Mapping[str, Mapping[str, Sequence[float | None]
                 style = {"color": f"C{k % 10}", "marker": "o", "markersize": 4, "linewidth": 1.6}
                 axes.plot(*zip(*points), label=name, **style)
         axes.set(xlabel="side of the erased square, pixels", ylabel=f"{what}, %", xticks=list(sizes))
-        _open_grid(axes)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
-    return save(figure, path)
+    return _save_with_legend(figure, panels[0], path)
 
 
 def scaling(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     """Time and memory of every method against the size of the map, both axes logarithmic."""
-    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = _panels(4.2)
     sizes = [row["size"][-1] for row in rows]
     for k, name in enumerate(rows[0]["times"]):
         ours = name.startswith("ghs")
@@ -76,9 +82,7 @@ def scaling(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
         axes.set(xscale="log", yscale="log", xlabel=f"pixels on each side, {batch} maps of {channels} channels")
         axes.set_xticks(sizes, [str(n) for n in sizes])
         axes.minorticks_off()
-        _open_grid(axes)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
-    return save(figure, path)
+    return _save_with_legend(figure, left, path)
 
 
 def aliasing(path: Path, curves: Mapping[str, Mapping[str, Any]]) -> Path:
@@ -87,8 +91,7 @@ def aliasing(path: Path, curves: Mapping[str, Mapping[str, Any]]) -> Path:
     `curves` holds the results of `measure_aliasing`, by method. Where part of the energy turned into constant
     brightness, a dotted line shows the energy without it.
     """
-    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
+    figure, panels = _panels(sharey=True)
     for axes, where, title in zip(panels, ("axis", "diagonal"), ("waves along one axis", "waves along both axes")):
         for k, (name, curve) in enumerate(curves.items()):
             ours = name.startswith("ghs")
@@ -104,10 +107,8 @@ def aliasing(path: Path, curves: Mapping[str, Mapping[str, Any]]) -> Path:
         axes.text(limit, 1.0, " limit of the output", transform=axes.get_xaxis_transform(), va="bottom", fontsize=8)
         axes.set_xlabel("cycles per map")
         axes.set_title(title, fontsize=10, pad=16)
-        _open_grid(axes)
     panels[0].set(ylabel="energy that survives", ylim=(0, None))  # once both have their lines
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
-    return save(figure, path)
+    return _save_with_legend(figure, panels[0], path)
 
 
 def centered(shift: Sequence[float], size: Sequence[int]) -> tuple[float, ...]:

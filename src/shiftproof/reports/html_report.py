@@ -16,7 +16,7 @@ from shiftproof.reports.table import Table
 
 def build(index: RecordIndex, preset: str, opening: Sequence[tuple[str, str]] | None = None) -> str:
     """The page; `opening` are sections, each a heading and its HTML, that replace the usual first ones."""
-    made = [make(index, preset) for make in paper_tables.TABLES.values()]
+    made = paper_tables.make_all(index, preset)
     run = [t for t in made if any(cell.values for _, cells in t.rows for cell in cells)]
     empty = [t.title.split(".")[0] for t in made if t not in run]
     sections = [("", _lead(index, preset, empty))] if opening is None else [*opening]
@@ -24,7 +24,7 @@ def build(index: RecordIndex, preset: str, opening: Sequence[tuple[str, str]] | 
         items = "".join(f"<li><strong>{escape(about)}</strong>: {escape(words)}</li>" for about, words in said)
         sections.append(("Findings", f"{html_page.notes([findings.RULE])}<ul>{items}</ul>"))
     with tempfile.TemporaryDirectory() as folder:
-        pictures = paper_figures.draw(index, preset, Path(folder))
+        pictures = paper_figures.draw(made, index, Path(folder))
         for table in run:
             picture = pictures.pop(table.name, None)
             below = "" if picture is None else _figure(table.name, picture)
@@ -92,9 +92,8 @@ def _heat_maps(index: RecordIndex, preset: str) -> str:
     rows: dict[str, Any] = {}
     for record in index.records.values():
         shifts = records.lookup(record["metrics"], "consistency", "all_pairs")
-        config = record["config"]
-        plain = config is not None and config["preset"] == preset and catalogue.has_default_options(config)
-        if shifts is not None and plain and record["dataset"]["part"] == "test":
+        measured = shifts is not None and record["dataset"]["part"] == "test"
+        if measured and catalogue.has_default_options(record) and record["config"]["preset"] == preset:
             name = paper_tables.METHOD_LABELS.get(record["model"]["method"], record["model"]["method"])
             rows.setdefault(f"{record['dataset']['name']}, {name}", figures.recorded_shifts(name, shifts))
     out = ""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from shiftproof.experiments import catalogue, records
+from shiftproof.experiments.paper import ERASED_SIZES
 from shiftproof.experiments.records import RecordIndex
-from shiftproof.reports import figures, paper_tables
+from shiftproof.reports import figures
+from shiftproof.reports.table import Table
 
 _FIGURES = {
     "figure1": ("figure1_symmetry.png", "Figure 1. Invariance and equivariance: two of our operators on a real image."),
@@ -23,14 +25,17 @@ CAPTIONS = {name: caption for name, (_, caption) in _FIGURES.items()}
 FROM_RECORDS = ("figure5", "aliasing")
 
 
-def draw(index: RecordIndex, preset: str, folder: Path, names: Iterable[str] = FROM_RECORDS) -> dict[str, Path]:
+def draw(
+    tables: Sequence[Table], index: RecordIndex, folder: Path, names: Iterable[str] = FROM_RECORDS
+) -> dict[str, Path]:
     """Draw the named ones of `FROM_RECORDS` into a folder; returns the files of those that have records."""
     drawn: dict[str, Path] = {}
-    sizes, rows = paper_tables.ERASED_SIZES, paper_tables.figure5(index, preset).rows
+    rows = next(table.rows for table in tables if table.name == "figure5")
     if "figure5" in names and any(cell.values for _, cells in rows for cell in cells):
         means = {label: [cell.mean for cell in cells] for label, cells in rows}
-        series = {k: {"consistency": v[: len(sizes)], "accuracy": v[len(sizes) :]} for k, v in means.items()}
-        drawn["figure5"] = figures.erasure(folder / FILES["figure5"], series, sizes)
+        n = len(ERASED_SIZES)
+        series = {label: {"consistency": v[:n], "accuracy": v[n:]} for label, v in means.items()}
+        drawn["figure5"] = figures.erasure(folder / FILES["figure5"], series, ERASED_SIZES)
     if "aliasing" in names and (curves := _aliasing_curves(index)):
         drawn["aliasing"] = figures.aliasing(folder / FILES["aliasing"], curves)
     return drawn
@@ -41,7 +46,6 @@ def _aliasing_curves(index: RecordIndex) -> dict[str, Any]:
     curves: dict[str, Any] = {}
     for record in index.records.values():
         curve = records.lookup(record["metrics"], "aliasing")
-        config = record["config"]
-        if curve is not None and config is not None and catalogue.has_default_options(config):
+        if curve is not None and catalogue.has_default_options(record):
             curves.setdefault(curve["method"], curve)
     return curves

@@ -13,16 +13,24 @@ if TYPE_CHECKING:
 
 Metrics = Mapping[str, Any]
 EQUAL = "equal bits"
+# changes of the images that have other names here than in records
+_WORDS = {
+    "circular": "circular shift",
+    "benchmark": "benchmark's test part",
+    "cropped": "cropped shift, {}",
+    "fractional": "{} pixel",
+    "erasure": "{1} x {1} erased {0}",
+}
 
 
 def answers(metrics: Metrics) -> list[list[str]]:
     """A row for each way the images were changed: accuracy, answers kept, consistency; each with its interval."""
-    columns = ("accuracy", "agreement", "consistency")
     rows = []
-    for name, found in _changes(lookup(metrics, "accuracy") or {}):
-        rows.append([name, _interval(found), "", ""])
-    for name, found in _damages(lookup(metrics, "robustness") or {}):
-        rows.append([name, *(_interval(found.get(column)) for column in columns)])
+    for part in ("accuracy", "robustness"):
+        for (name, *inner), found in _changes(lookup(metrics, part) or {}):
+            words = _WORDS.get(name, name + " {}" * len(inner)).format(*inner).replace("_", " ")
+            estimates = {"accuracy": found} if "value" in found else found
+            rows.append([words, *(_interval(estimates.get(what)) for what in ("accuracy", "agreement", "consistency"))])
     protocol = lookup(metrics, "consistency", "aps_protocol")
     if protocol is not None:
         plain = next((row for row in rows if row[0] == "clean"), None)
@@ -30,6 +38,16 @@ def answers(metrics: Metrics) -> list[list[str]]:
             rows.insert(0, plain := ["clean", "", "", ""])
         plain[3] = _interval(protocol)
     return rows
+
+
+def _changes(found: Metrics, *path: str) -> Iterator[tuple[tuple[str, ...], Metrics]]:
+    """The estimates of every change of the images, each with the names that lead to it."""
+    if "value" in found or "accuracy" in found:
+        yield path, found
+        return
+    for name, part in found.items():
+        if (*path[:1], name) != ("erasure", "0"):  # nothing erased
+            yield from _changes(part, *path, name)
 
 
 def shifts(metrics: Metrics) -> list[list[str]]:
@@ -115,26 +133,6 @@ def _table(title: str, caption: str, head: tuple[str, ...], rows: list[list[str]
     for row in rows:
         table.add_row(*(row[i] for i in filled), style="bold green" if row[-1] == EQUAL else None)
     return table
-
-
-def _changes(found: Metrics) -> Iterator[tuple[str, Metrics]]:
-    for name, part in found.items():
-        if "value" in part:
-            yield {"circular": "circular shift", "benchmark": "benchmark's test part"}.get(name, name), part
-        else:
-            words = {"cropped": "cropped shift, {}", "fractional": "{} pixel"}.get(name, name + " {}")
-            yield from ((words.format(inner), value) for inner, value in part.items())
-
-
-def _damages(found: Metrics) -> Iterator[tuple[str, Metrics]]:
-    for name, part in found.items():
-        if name == "erasure":
-            for how, sizes in part.items():
-                yield from ((f"{n} x {n} erased {how.replace('_', ' ')}", v) for n, v in sizes.items() if n != "0")
-        elif "accuracy" in part:
-            yield name.replace("_", " "), part
-        else:
-            yield from ((f"{name} {inner}", value) for inner, value in part.items())
 
 
 def _interval(estimate: Metrics | None) -> str:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shiftproof.experiments import paper, records
-from shiftproof.experiments.records import RecordIndex
-from shiftproof.training.config import Config
+from shiftproof.experiments.records import Record
 
 NOT_RUN = "not run"
 NONE = "-"
@@ -123,12 +122,12 @@ class Column:
     digits: int = 2
     printed: Mapping[str, paper.Value] = field(default_factory=dict)
     model: str | None = None  # if each column is another network
+    optional: bool = False  # left out where no record has it
 
 
-def record_cell(index: RecordIndex, config: Config, part: str, column: Column, printed: paper.Value | None) -> Cell:
-    """The cell of a configuration, over all recorded seeds: the estimate or number that the column names."""
+def record_cell(found: Sequence[tuple[str, Record]], column: Column, printed: paper.Value | None) -> Cell:
+    """The cell of a run, over the records of all its seeds: the estimate or number that the column names."""
     ours, margins = [], []
-    found = index.find(config, part)
     for name, record in found:
         value = records.lookup(record["metrics"], *column.path)
         if isinstance(value, Mapping):
