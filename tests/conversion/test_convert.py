@@ -594,6 +594,6 @@ def test_bits_are_equal_in_every_dtype_and_layout_whatever_rounds(model: nn.Modu
     assert "The input is rolled to its pivot first: RollToPivot(pivot_rule='patch', anchor='center')." in report.notes
     assert conversion_report(convert(model, example=x, front=False)).law == "equivariant"
     for arguments in ({"padding": None}, {"method": "aps"}):
-        assert not any("rolled" in note for note in conversion_report(convert(model, example=x, **arguments)).notes)  # type: ignore[arg-type]
+        assert not any("rolled" in note for note in conversion_report(convert(model, example=x, **arguments)).notes)
     with pytest.raises(ValueError, match=r"`subpixel=True` needs a network that is invariant .* `padding='circular'`"):
         convert(model, padding=None, subpixel=True)

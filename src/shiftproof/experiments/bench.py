@@ -189,9 +189,11 @@ def measure_front(repetitions: int) -> Iterator[Row]:
     for batch in FRONTS:
         for layout, form in LAYOUTS.items():
             x = pictures.repeat(-(-batch // len(pictures)), 1, 1, 1)[:batch].contiguous(memory_format=form)
-            calls = [forward(network.to(memory_format=form), x) for network in candidates.values()]  # type: ignore[call-overload]
-            timings = time_in_turns(calls, repetitions)
-            yield {"size": tuple(x.shape), "layout": layout, "times": dict(zip(candidates, timings))}
+            calls = {
+                name: forward(network.to(memory_format=form), x)  # type: ignore[call-overload]
+                for name, network in candidates.items()
+            }
+            yield {"size": tuple(x.shape), "layout": layout, "times": time_in_turns(calls, repetitions)}
 
 
 def front_targets(rows: list[Row]) -> list[Target]:
