@@ -1,8 +1,6 @@
 """The front of a network: every circular shift enters as the same bits, parts of a pixel too if asked for."""
 
 import functools
-import itertools
-import math
 from typing import Any
 
 import pytest
@@ -13,12 +11,9 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from helpers.laws import TOLERANCE, all_shifts, stir
-from shiftproof.ghs.pivots import score_patch
 from shiftproof.ghs.sampling import find_pivot
 from shiftproof.invariance import assert_shift_equivariant, assert_shift_invariant, copy_of, same_bits
 from shiftproof.layers import RollFirst, RollToPivot, create_downsample, make_front, roll_to_pivot
-from shiftproof.maps.shifts import fractional_shift
-from shiftproof.maps.subpixel import subpixel_pivot
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels last": torch.channels_last}
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -119,38 +114,6 @@ def test_ties_plateaus_and_nan_in_the_front() -> None:
     assert_shift_invariant(RollToPivot(), infinite)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_patches_are_told_apart_by_whole_numbers(dtype: torch.dtype) -> None:
-    """Equal patches have equal scores, flat ones 0, the least; few patches of a photograph share the largest one."""
-    x = picture(8, 60, 70).to(dtype)
-    scores = score_patch(x)
-    assert torch.equal(scores, scores.round())
-    assert float(scores.min()) >= 0
-    assert float(scores.max()) < 2**24
-    assert not scores[:, 4:18].any()  # the sky
-    assert ((scores == scores.amax((1, 2), keepdim=True)).sum((1, 2)) == 1).all()
-    for shift in ((1, 0), (17, 33)):
-        assert same_bits(score_patch(x.roll(shift, (2, 3))), scores.roll(shift, (1, 2)))
-    one_hot = nn.functional.one_hot(torch.randint(5, (2, 9, 9))).movedim(-1, 1).to(dtype)
-    assert len(set(score_patch(one_hot).flatten().tolist())) > 100  # all channels count, not only the largest
-
-
-def test_the_patch_score_is_its_formula() -> None:
-    """Written out for one pixel after the other, in Python's whole numbers."""
-    x = torch.randn(2, 3, 4, 5)
-    scores = score_patch(x)
-    weights = {(0, 0): 4093, (0, 1): -7919, (1, 0): 6101, (1, 2): -5399, (2, 1): 3124}
-    assert sum(weights.values()) == 0
-    for b, sample in enumerate(x):
-        steps = (sample / sample.abs().max() * 256).round().long().tolist()
-        for i, j in itertools.product(range(4), range(5)):
-            total = 0
-            for (di, dj), weight in weights.items():
-                pixel = sum(steps[c][(i + di) % 4][(j + dj) % 5] * (1618 * (c + 1) % 4096) for c in range(3))
-                total += pixel % 2**13 * weight
-            assert scores[b, i, j] == total % 2**24
-
-
 def test_maps_are_rolled_back() -> None:
     """Maps of the size of the input move with it bit for bit, smaller ones by whole steps; vectors stay."""
 
@@ -190,72 +153,9 @@ def test_the_front_is_compiled_and_exported() -> None:
     assert same_bits(torch.func.vmap(lambda t: front(t[None])[0])(x), front(x))
 
 
-# parts of a pixel
-
-
-def moved(x: Tensor, shift: list[float]) -> Tensor:
-    """A circular shift by real amounts, without the frequency that has no direction."""
-    return fractional_shift(x, shift, range(2, x.dim()), keep_nyquist=False)
-
-
-@given(
-    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=3),
-    seed=st.integers(0, 2**16),
-    amounts=st.lists(st.floats(-30, 30), min_size=3, max_size=3),
-)
-def test_every_real_shift_gives_the_same_maps(sizes: list[int], seed: int, amounts: list[float]) -> None:
-    """To the rounding of float64 over the size of the fundamental: odd and even sizes, not square, any dimension."""
-    x = torch.randn(2, 2, *sizes, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    front = RollToPivot(subpixel=True, ndim=len(sizes))
-    assert (front(moved(x, amounts[: len(sizes)])) - front(x)).abs().max() < 1e-5
-
-
 def test_whole_pixels_still_give_equal_bits() -> None:
     for x in (picture(2, 9, 8), picture(1, 12, 7).double()):
         assert_shift_invariant(RollToPivot(subpixel=True), x)
-
-
-def waves(*terms: tuple[float, int, int]) -> Tensor:
-    """A sum of cosines of whole frequencies (amplitude, rows, columns) on 24 x 21 pixels."""
-    i, j = torch.arange(24.0, dtype=torch.float64)[:, None], torch.arange(21.0, dtype=torch.float64)
-    total = sum(a * torch.cos(2 * math.pi * (k * i / 24 + m * j / 21)) for a, k, m in terms)
-    return torch.as_tensor(total)[None, None]
-
-
-@pytest.mark.parametrize(
-    "x",
-    [
-        torch.ones(1, 2, 24, 21, dtype=torch.float64),
-        waves((1, 3, 0)),  # stripes
-        waves((1, 1, 1), (1, 1, -1)),  # a checkerboard: the mean of each row and column is zero
-        waves((1, 2, 3)),
-        waves((1, 3, 0), (1, 4, 0), (1, 0, 2)),  # no fundamental, and yet no period
-        waves((1, 3, 0), (-1, 4, 0)),  # symmetric, with phases of half a turn
-        waves((1, 3, 3), (0.5, 4, -2), (0.2, 5, 1)),
-        torch.cat([waves((1, 1, 0), (1, 0, 1)), -waves((1, 1, 0), (1, 0, 1)) + waves((0.1, 2, 0))], 1),  # opposed
-        torch.rand(1, 2, 6, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).repeat(1, 1, 4, 3),
-    ],
-)
-def test_a_fundamental_that_vanishes_leaves_the_choice_to_other_frequencies(x: Tensor) -> None:
-    """The guarantee holds for every picture: flat, periodic, symmetric, and with channels that cancel out."""
-    front = RollToPivot(subpixel=True)
-    g = torch.Generator().manual_seed(0)
-    for _ in range(20):
-        amounts = (torch.rand(2, generator=g) * 60 - 30).tolist()
-        assert (front(moved(x, amounts)) - front(x)).abs().max() < 1e-6
-
-
-def test_the_position_moves_with_the_picture_and_noise_moves_it_little() -> None:
-    """By the formula in its docstring, over 400 drawings of noise."""
-    x = waves((1, 1, 0), (1, 0, 1), (0.3, 2, 1)) + 1
-    p = subpixel_pivot(x)
-    assert torch.allclose(p.remainder(1), torch.zeros_like(p), atol=1e-9) | torch.allclose(p, torch.zeros_like(p))
-    assert torch.allclose(subpixel_pivot(moved(x, [0.3, -2.7])) - p, torch.tensor([[0.3, -2.7]]).double(), atol=1e-9)
-    s = 0.05
-    noisy = x + s * torch.randn(400, 1, 24, 21, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = subpixel_pivot(noisy).std(0)
-    expected = torch.tensor([24, 21]) * s / (2 * math.pi * 0.5 * math.sqrt(24 * 21 * 2))  # each fundamental is 1/2
-    assert ((found / expected - 1).abs() < 0.15).all()
 
 
 def test_a_network_ignores_parts_of_a_pixel() -> None:
