@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -21,6 +22,7 @@ def load_model(source: str, weights: Path | None = None) -> nn.Module:
     The factory is called without arguments; it may also be a network itself. Weights are a `state_dict` in safetensors
     or in torch's format; nothing in the file is executed.
     """
+    check_there(source)
     if source.lower().endswith(FORMATS):
         raise ValueError(
             f"{source}: exported programs and ONNX files can be measured, not converted: their strides are fixed. "
@@ -38,14 +40,24 @@ def load_model(source: str, weights: Path | None = None) -> nn.Module:
     return model.eval()
 
 
+def check_there(source: str) -> None:
+    """A `source` that is written like a path, with a folder or an extension, must exist; FileNotFoundError if not."""
+    path = Path(source)
+    if ":" not in source and (path.suffix or path.parent.name) and not path.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+
+
 def _from_timm(name: str) -> nn.Module:
     try:
         timm: Any = importlib.import_module("timm")
-    except RuntimeError as error:
+    except ModuleNotFoundError:
+        raise
+    except (ImportError, OSError, RuntimeError) as error:
         raise ValueError(
-            f"timm:{name}: timm cannot be imported ({error}). It needs a torchvision that was built for the installed "
-            f"torch {torch.__version__}: reinstall both together, from one package index, with `pip install "
-            f"--force-reinstall torch torchvision`. Or build the network without timm and name it as `module:factory`."
+            f"timm:{name}: timm cannot be imported ({error}): the torchvision here was not built for the installed "
+            f"torch {torch.__version__}. Reinstall both from one place, with `pip install --force-reinstall torch "
+            "torchvision`, for builds without a GPU with the `--index-url` that pytorch.org gives for CPU. Or build "
+            "the network without timm and name it as `module:factory`."
         ) from error
     if name not in timm.list_models():
         raise ValueError(f"timm knows no network {name!r}: `timm.list_models()` lists those it knows.")
