@@ -18,6 +18,11 @@ def shown(value: object, limit: int = 80) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+def one_line(error: BaseException, limit: int = 400) -> str:
+    """What an error of other code says, in one line of a readable length; its class where it says nothing."""
+    return " ".join(str(error).split())[:limit] or type(error).__name__
+
+
 def choice(name: str, value: object, known: Iterable[str]) -> str:
     """Return `value` if it is one of the `known` words."""
     words = list(known)

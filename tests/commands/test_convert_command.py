@@ -146,6 +146,7 @@ def test_convert_says_what_is_wrong(
     error = capsys.readouterr().err
     assert error.startswith("shiftproof: ")
     assert message in error
+    assert len(error.splitlines()) == 1
     assert not Path("executed").exists()
 
 

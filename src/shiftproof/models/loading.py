@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from shiftproof import checks
 from shiftproof.models.export import FORMATS
 from shiftproof.safe_io.torch_files import load_plain
 
@@ -36,7 +37,7 @@ def load_model(source: str, weights: Path | None = None) -> nn.Module:
         try:
             model.load_state_dict(load_weights(weights))
         except RuntimeError as error:
-            raise ValueError(f"{weights}: does not fit {source}: {error}") from error
+            raise ValueError(f"{weights}: does not fit {source}: {checks.one_line(error)}") from error
     return model.eval()
 
 
@@ -79,7 +80,7 @@ def _from_module(module: str, name: str) -> nn.Module:
         try:
             made = made()
         except Exception as error:  # whatever the user's code raises
-            raise ValueError(f"{module}:{name} failed: {type(error).__name__}: {error}") from error
+            raise ValueError(f"{module}:{name} failed: {type(error).__name__}: {checks.one_line(error)}") from error
     if not isinstance(made, nn.Module):
         raise ValueError(f"{module}:{name} makes a {type(made).__name__}, not a torch.nn.Module.")
     return made
@@ -94,8 +95,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
             else:
                 loaded = load_plain(file)
         except Exception as error:  # both have many, most of them internal
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ValueError(f"{path}: no weights that can be read safely ({reason[:200]})") from error
+            raise ValueError(f"{path}: no weights that can be read safely ({checks.one_line(error)})") from error
     if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
         loaded = loaded["state_dict"]
     named = isinstance(loaded, dict) and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in loaded.items())

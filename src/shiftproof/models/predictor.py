@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import shiftproof.layers  # noqa: F401  (registers the operators that exported networks may call)
+from shiftproof import checks
 from shiftproof.models.export import FORMATS
 from shiftproof.models.loading import load_model
 from shiftproof.safe_io.torch_files import load_program
@@ -48,9 +49,9 @@ class Predictor:
         try:
             out = self.function(filled)
         except Exception as error:  # whatever the network raises
-            reason = next(iter(str(error).splitlines()), "")
             raise ValueError(
-                f"{self.source}: fails on images of shape {tuple(filled.shape)}: {type(error).__name__}: {reason}"
+                f"{self.source}: fails on images of shape {tuple(filled.shape)}: "
+                f"{type(error).__name__}: {checks.one_line(error)}"
             ) from error
         if isinstance(out, (tuple, list)) and out:
             out = out[0]
@@ -111,8 +112,7 @@ def _onnx(path: Path) -> Predictor:
             str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
         )
     except Exception as error:  # onnxruntime has one class for each of its codes
-        reason = next(iter(str(error).splitlines()), "")
-        raise ValueError(f"{path}: no ONNX network that can be read ({reason[:200]})") from error
+        raise ValueError(f"{path}: no ONNX network that can be read ({checks.one_line(error)})") from error
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in _ONNX_TYPES:
         got = ", ".join(f"{i.name} {i.type} {i.shape}" for i in inputs)

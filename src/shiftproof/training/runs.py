@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from shiftproof import checks
 from shiftproof.data.batches import derive_seed, split
 from shiftproof.data.sets import Dataset, Images, load_dataset
 from shiftproof.models import create_model
@@ -88,7 +89,7 @@ def load_run(out: Path, which: str = "best", data_dir: Path | None = None) -> tu
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise ValueError(f"{path}: does not fit the configuration beside it: {error}") from None
+        raise ValueError(f"{path}: does not fit the configuration beside it: {checks.one_line(error)}") from None
     form = torch.channels_last if config.run.channels_last else torch.contiguous_format
     return model.to(memory_format=form).eval(), config, dataset  # type: ignore[call-overload]
 
@@ -102,7 +103,7 @@ def open_weights(path: Path) -> tuple[nn.Module, dict[str, Any]]:
         model = create_model(num_classes=len(about["classes"]), in_channels=channels, size=size, **made)
         model.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{path}: does not say what network its weights are of: {error}") from None
+        raise ValueError(f"{path}: does not say what network its weights are of: {checks.one_line(error)}") from None
     return model.eval(), about
 
 
