@@ -58,11 +58,10 @@ class Parser(argparse.ArgumentParser):
         """Which argument named a file that does not exist, and what is expected there."""
         for action in self._actions:
             given = getattr(options, action.dest, None)
-            paths = [
-                str(Path(v)) for v in (given if isinstance(given, list) else [given]) if isinstance(v, (str, Path))
-            ]
+            values = given if isinstance(given, list) else [given]
+            paths = [str(Path(value)) for value in values if isinstance(value, (str, Path))]
             if str(Path(file)) in paths:
-                name = (*action.option_strings[-1:], action.metavar)[0]
+                name = action.option_strings[-1] if action.option_strings else action.metavar
                 expected = str(action.help).partition("; default")[0]
                 return f"`{name}` (={file}) does not exist. Expected: {expected}."
         return f"{file}: no such file."
