@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import operator
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +18,20 @@ def shown(value: object, limit: int = 80) -> str:
     """`value` for a message, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def one_line(error: BaseException, limit: int = 400) -> str:
+    """What an error of other code says, in one line of a readable length; its class where it says nothing."""
+    return " ".join(str(error).split())[:limit] or type(error).__name__
+
+
+@contextlib.contextmanager
+def renaming(pattern: str, new: str | Callable[[re.Match[str]], str]) -> Iterator[None]:
+    """Let the message of a ValueError speak of other names: `new` in place of each match of `pattern`."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(re.sub(pattern, new, str(error))) from error
 
 
 def choice(name: str, value: object, known: Iterable[str]) -> str:

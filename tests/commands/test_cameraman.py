@@ -75,7 +75,7 @@ def test_images_of_any_kind(mode: str, tmp_path: Path) -> None:
     [
         (b"not an image", [], "is not an image that Pillow can read"),
         (b"", [], "is not an image that Pillow can read"),
-        (None, [], "No such file or directory"),
+        (None, [], "does not exist. Expected: an image of your own"),
         ("tiny", [], r"`--size` (=32) must be at most the image's shorter side (=4)"),
         ("tiny", ["--size", "1"], "`--size` (=1) must be at least 2"),
     ],

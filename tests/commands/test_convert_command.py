@@ -127,6 +127,10 @@ def test_convert_without_rich(mine: Path, capsys: pytest.CaptureFixture[str], mo
         (["mine_for_tests:make", "--padding", "mirror"], "`--padding` (='mirror') must be one of"),
         (["mine_for_tests:make", "--padding", "kep"], "Did you mean 'keep'?"),
         (["mine_for_tests:make", "--size", "0"], "`--size` (=0) must be at least 1"),
+        (["mine_for_tests:make", "--method", "lpf", "--front"], "that does, or `--method align`"),
+        (["mine_for_tests:make", "--padding", "keep", "--subpixel"], "`--subpixel` needs a network"),
+        (["mine_for_tests:make", "--padding", "keep", "--subpixel"], "use `--padding circular`"),
+        (["mine_for_tests:make", "--no-front", "--subpixel"], "leave `--no-front` out"),
         (["mine_for_tests:make", "--size", "8", "8", "8"], "`--size` (=[8, 8, 8]) must have one entry per axis (2)"),
     ],
 )
@@ -140,10 +144,13 @@ def test_convert_says_what_is_wrong(
     torch.save(Hostile(), "hostile.pt")
     torch.save([1, 2], "list.pt")
     torch.save({"a": torch.zeros(1)}, "other.pt")
+    Path("model.pt2").touch()
+    Path("model.onnx").touch()
     assert main(["convert", *arguments]) == 2
     error = capsys.readouterr().err
     assert error.startswith("shiftproof: ")
     assert message in error
+    assert len(error.splitlines()) == 1
     assert not Path("executed").exists()
 
 
@@ -193,13 +200,14 @@ def test_the_remedy_helps(arguments: list[str], mine: Path, capsys: pytest.Captu
     assert bool(report["not_converted"]) == ("--loose" in options)
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, ImportError, OSError])
 def test_a_timm_that_cannot_be_imported_says_what_to_reinstall(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What happens where torchvision was built for another torch than the one that is installed."""
 
     def broken(name: str) -> Any:
-        raise RuntimeError("operator torchvision::nms does not exist")
+        raise kind("operator torchvision::nms does not exist")
 
     monkeypatch.setattr("shiftproof.models.loading.importlib.import_module", broken)
     assert main(["convert", "timm:resnet18"]) == 2
@@ -207,4 +215,19 @@ def test_a_timm_that_cannot_be_imported_says_what_to_reinstall(
     assert "timm:resnet18: timm cannot be imported (operator torchvision::nms does not exist)" in error
     assert f"built for the installed torch {torch.__version__}" in error
     assert "`pip install --force-reinstall torch torchvision`" in error
+    assert "for builds without a GPU with the `--index-url` that pytorch.org gives for CPU" in error
     assert "`module:factory`" in error
+
+
+@pytest.mark.parametrize("name", ["timm", "torchvision"])
+def test_a_package_that_is_missing_is_named(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(_: str) -> Any:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr("shiftproof.models.loading.importlib.import_module", missing)
+    assert main(["convert", "timm:resnet18"]) == 2
+    assert capsys.readouterr().err == (
+        f"shiftproof: `shiftproof convert` needs {name}: install it with `pip install {name}`.\n"
+    )

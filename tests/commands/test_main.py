@@ -94,6 +94,76 @@ def test_version_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert done.stdout.startswith("shiftproof ")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train --seed x", "`--seed` (='x') must be a whole number. See `shiftproof train --help`."),
+        ("train --seed", "`--seed` must be followed by a value. See `shiftproof train --help`."),
+        ("cameraman --shift 1", "`--shift` must be followed by 2 values. See `shiftproof cameraman --help`."),
+        ("measure a b --kinds", "`--kinds` must be followed by a value. See `shiftproof measure --help`."),
+        ("train --resume=3", "`--resume` (='3') must stand without a value. See `shiftproof train --help`."),
+        ("train --se 1", "`--se` must be written in full: --set, --seed. See `shiftproof train --help`."),
+        (
+            "train --sede 1",
+            "`--sede` is no argument of `shiftproof train`. Did you mean `--seed`? See `shiftproof train --",
+        ),
+        ("data import a b", "`b` is no argument of `shiftproof data import`. See `shiftproof data import --help`."),
+        ("measure", "MODEL, IMAGES must be given. See `shiftproof measure --help`."),
+        ("", "COMMAND must be given. See `shiftproof --help`."),
+        ("mesure", "Did you mean 'measure'? See `shiftproof --help`."),
+        ("data fetch", "`ACTION` (='fetch') must be one of 'get', 'import', 'list'. See `shiftproof data --help`."),
+    ],
+)
+def test_a_wrong_command_line_is_explained_in_one_line(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The option, the value, the rule, and where to read on; no usage before it."""
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("shiftproof: ")
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train --config no.toml", "`--config` (=no.toml) does not exist. Expected: settings as TOML"),
+        ("cameraman --image ./no.png", "`--image` (=no.png) does not exist. Expected: an image of your own"),
+        ("convert torch.nn:Identity --weights no.pt", "`--weights` (=no.pt) does not exist. Expected: a state_dict"),
+        ("measure torch.nn:Identity a.png --weights no.pt", "`--weights` (=no.pt) does not exist. Expected: a state_"),
+        (
+            "evaluate torch.nn:Identity --dataset digits --weights no.pt",
+            "`--weights` (=no.pt) does not exist. Expected",
+        ),
+        ("measure ./no.onnx a.png", "`MODEL` (=no.onnx) does not exist. Expected: model.pt2, model.onnx, module:fac"),
+        ("measure no.PT2 a.png", "`MODEL` (=no.PT2) does not exist. Expected: model.pt2, model.onnx, module:factory"),
+        ("measure some/folder/model.py a.png", "`MODEL` (=some/folder/model.py) does not exist. Expected: model.pt2"),
+        ("convert no.pt2", "`SOURCE` (=no.pt2) does not exist. Expected: module:factory of the network, or timm:NAME."),
+        ("convert some/folder", "`SOURCE` (=some/folder) does not exist. Expected: module:factory of the network"),
+        ("evaluate runs/no", "`RUN_OR_MODEL` (=runs/no) does not exist. Expected: the folder of a run, module:factory"),
+        ("evaluate no.onnx --dataset digits", "`RUN_OR_MODEL` (=no.onnx) does not exist. Expected: the folder of a"),
+    ],
+)
+def test_a_file_that_does_not_exist_is_said_to_be_what(
+    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which argument named it, and what belongs there; also where the file would be a network."""
+    monkeypatch.chdir(tmp_path)
+    assert main(words.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"shiftproof: {message}")
+
+
+def test_a_missing_file_that_no_argument_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shiftproof.commands.cameraman.run", lambda _: Path("inner.bin").read_bytes())
+    assert main(["cameraman"]) == 2
+    assert capsys.readouterr().err == "shiftproof: inner.bin: no such file.\n"
+
+
 def test_ctrl_c_while_starting(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

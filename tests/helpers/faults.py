@@ -60,10 +60,10 @@ class Child:
     """A process that runs `shiftproof WORDS` with some variables of the environment; what it prints goes to a file."""
 
     def __init__(
-        self, words: Sequence[str], log: Path, fault: Fault | None = None, variables: Mapping[str, str] | None = None
+        self, words: Sequence[str], log: Path, *faults: Fault | None, variables: Mapping[str, str] | None = None
     ) -> None:
         self.log = log
-        self._process = CONTEXT.Process(target=_live, args=(list(words), log, fault, dict(variables or {})))
+        self._process = CONTEXT.Process(target=_live, args=(list(words), log, faults, dict(variables or {})))
         self._process.start()
         _alive.append(self)
 
@@ -101,6 +101,10 @@ class Child:
             assert time.monotonic() < end, self.said
             time.sleep(0.02)
 
+    def ended(self) -> bool:
+        """Whether it has come to its end."""
+        return not self._process.is_alive()
+
     def stopped(self) -> bool:
         """Whether SIGSTOP holds it."""
         return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
@@ -115,7 +119,7 @@ def end_all() -> None:
         _alive.pop().end()
 
 
-def _live(words: list[str], log: Path, fault: Fault | None, variables: dict[str, str]) -> None:
+def _live(words: list[str], log: Path, faults: tuple[Fault | None, ...], variables: dict[str, str]) -> None:
     os.setsid()
     os.environ.update(variables)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -124,7 +128,7 @@ def _live(words: list[str], log: Path, fault: Fault | None, variables: dict[str,
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where the tests are
     loop._LOG_EVERY = 1
     sweep._PAUSE = 0.1
-    if fault is not None:
+    for fault in filter(None, faults):
         _plant(fault)
     try:
         code = main(words)

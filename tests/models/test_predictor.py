@@ -4,7 +4,6 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
+from helpers.programs import PATHLIB, pickled, rewritten
 from helpers.small_networks import write_networks
 from shiftproof.invariance import KINDS
 from shiftproof.measurement.measure import measure
@@ -92,84 +92,6 @@ def test_onnx_that_does_not_take_pictures(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         load_predictor(onnx_file(tmp_path / "model.onnx", shape, **options))
-
-
-class Hostile:
-    """Leaves a file behind where it is unpickled."""
-
-    def __reduce__(self) -> Any:
-        return (Path("executed").touch, ())
-
-
-def pickled() -> bytes:
-    buffer = io.BytesIO()
-    torch.save(Hostile(), buffer)
-    return buffer.getvalue()
-
-
-def rewritten(source: Path, target: Path, change: Callable[[dict[str, bytes]], None]) -> None:
-    """A copy of an exported program with some of its records changed."""
-    from torch.export.pt2_archive._package import PT2ArchiveReader
-
-    reader = PT2ArchiveReader(str(source))
-    skip = (".data/", "byteorder")  # the writer makes them itself
-    records = {n: reader.read_bytes(n) for n in reader.get_file_names() if not n.startswith(skip)}
-    change(records)
-    writer = torch._C.PyTorchFileWriter(str(target))
-    for name, content in records.items():
-        writer.write_record(name, content, len(content))
-    writer.write_end_of_file()
-
-
-def in_graph(old: str, new: str) -> Callable[[dict[str, bytes]], None]:
-    def change(records: dict[str, bytes]) -> None:
-        before = records["models/model.json"].decode()
-        assert old in before
-        records["models/model.json"] = before.replace(old, new).encode()
-
-    return change
-
-
-def in_weights(records: dict[str, bytes]) -> None:
-    records["data/weights/weight_0"] = pickled()
-    name = "data/weights/model_weights_config.json"
-    records[name] = records[name].replace(b'"use_pickle": false', b'"use_pickle": true')
-
-
-def in_constants(records: dict[str, bytes]) -> None:
-    records["data/constants/opaque_obj_0"] = pickled()
-    entry = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": False, "tensor_meta": None}
-    records["data/constants/model_constants_config.json"] = json.dumps({"config": {"o": entry}}).encode()
-
-
-PATHLIB = "__import__('pathlib').Path('executed').touch()"
-ATTACKS: dict[str, tuple[Callable[[dict[str, bytes]], None], str]] = {
-    "example": (lambda r: r.update({"data/sample_inputs/model.pt": pickled()}), "example inputs are not plain tensors"),
-    "weights": (in_weights, "pickled objects"),
-    "constants": (in_constants, "opaque_obj_0"),
-    "legacy": (lambda r: r.update({"data/weights/model.pt": pickled()}), "no part of a plain exported program"),
-    "library": (lambda r: r.update({"data/aotinductor/m/x.so": b""}), "no part of a plain exported program"),
-    "size": (in_graph("Symbol('", f"{PATHLIB} or Symbol('"), "is not arithmetic"),
-    "function": (in_graph("torch.ops.aten.relu.default", "torch.os.mkdir"), "calls 'torch.os.mkdir'"),
-    "saver": (in_graph("torch.ops.aten.relu.default", "torch.ops.aten.save.default"), "calls 'torch.ops.aten.save"),
-    "nothing": (in_graph("torch.ops.aten.relu.default", "torch.ops.aten.x.y"), "calls 'torch.ops.aten.x.y'"),
-    "name": (in_graph('"name": "input"', f'"name": "input, _={PATHLIB}"'), "more than a name"),
-    "container": (in_graph("builtins.tuple", "collections.defaultdict"), "plain containers"),
-}
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_hostile_programs_execute_nothing(
-    attack: str, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever torch would unpickle, evaluate, import, call or write into code is refused by name of the file."""
-    monkeypatch.chdir(tmp_path)
-    change, message = ATTACKS[attack]
-    rewritten(networks / "model.pt2", tmp_path / "hostile.pt2", change)
-    with pytest.raises(ValueError, match=re.escape(message)) as refusal:
-        load_predictor("hostile.pt2")
-    assert str(refusal.value).startswith("hostile.pt2: ")
-    assert [p.name for p in tmp_path.iterdir()] == ["hostile.pt2"]
 
 
 def test_an_unchanged_copy_is_read_and_its_guards_are_not_run(

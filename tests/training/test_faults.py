@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from helpers.faults import PLACES, Child, Fault, disk, end_all, protect
+from helpers.faults import PATIENCE, PLACES, Child, Fault, disk, end_all, protect
 from helpers.short_runs import SOAK, Whole, count, end, ends, finish, same, sweeping, training, words
+from shiftproof.training.checkpoint import Checkpoints, read_tensors
 
 KILLED = -signal.SIGKILL
 pytestmark = [pytest.mark.counted, pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux")]
@@ -183,6 +184,51 @@ def test_a_full_disk(where: str, file: str, real: bool, whole: Whole, tmp_path: 
         same(end(out), whole[0], (where, file, real))
 
 
+def newest_checkpoint(out: Path) -> tuple[str, bytes]:
+    """Its name and its bytes, once it is seen to be whole; nothing before the first one is written."""
+    files = Checkpoints(out / "checkpoints").files()
+    for path in files:
+        read_tensors(path)
+    return (files[0].name, files[0].read_bytes()) if files else ("", b"")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(10))
+def test_a_disk_that_fills_up_again_and_again(number: int, whole: Whole, tmp_path: Path) -> None:
+    """Wherever it happens: one clear line, and the newest checkpoint stays and is whole; the run goes on from it."""
+    luck, seed = lucky(number)
+    with disk(tmp_path / "disk", 2**25) as folder:
+        out, filler = tmp_path / "disk" / "run", tmp_path / "disk" / "filler"
+        story: list[Any] = [seed]
+        before = newest_checkpoint(out)
+        for _ in range(luck.randint(1, 4)):
+            place = luck.choice(("step", "write", "rename", "renamed", "log"))
+            fault = Fault(place, luck.randint(1, 8), None if folder is None else filler)
+            child = Child(training(out), tmp_path / "log", fault)
+            code = child.wait()
+            story.append((code, fault))
+            after = newest_checkpoint(out)
+            assert after[0] >= before[0], story
+            if code == 0:  # the end came first
+                break
+            assert code == 2, (story, child.said)
+            assert "Traceback" not in child.said, story
+            assert child.said.splitlines()[-1].startswith(f"shiftproof: {out}"), (story, child.said)
+            assert "make room" in child.said.splitlines()[-1], (story, child.said)
+            if filler.exists():  # still no room: nothing is touched
+                child = Child(training(out), tmp_path / "log")
+                assert child.wait() == 2, (story, child.said)
+                assert "make room" in child.said.splitlines()[-1], (story, child.said)
+                assert newest_checkpoint(out) == after, story
+                filler.unlink()
+            before = after
+            count(full_disks=1, resumes=1)
+        filler.unlink(missing_ok=True)
+        finish(training(out), tmp_path / "log")
+        count(runs=1)
+        same(end(out), whole[0], story)
+
+
 @pytest.mark.parametrize("kind", ["mounted read-only", "below a file"])
 @pytest.mark.parametrize("command", [training, sweeping])
 def test_a_folder_that_cannot_be_written(command: Any, kind: str, tmp_path: Path) -> None:
@@ -296,6 +342,34 @@ def test_a_folder_belongs_to_one_run(whole: Whole, tmp_path: Path) -> None:
     count(second_processes_in_a_folder=2, kills=1, resumes=1, runs=3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--resume"], []])
+@pytest.mark.parametrize("number", range(3))
+def test_two_runs_begun_at_one_moment(number: int, words: list[str], whole: Whole, tmp_path: Path) -> None:
+    """Exactly one of them runs; the other says so, and disturbs nothing."""
+    out = tmp_path / "run"
+    command = [word for word in training(out) if word != "--resume"] + words
+    faults = Fault("claim", 1, signal.SIGSTOP), Fault("step", 3, signal.SIGSTOP)
+    rivals = [Child(command, tmp_path / f"rival{i}", *faults) for i in range(2)]
+    for rival in rivals:
+        rival.until(rival.stopped)
+    for rival in rivals if number % 2 else rivals[::-1]:
+        rival.send(signal.SIGCONT)
+    end_by = time.monotonic() + PATIENCE
+    while not any(rival.ended() for rival in rivals):
+        assert time.monotonic() < end_by
+        time.sleep(0.02)
+    loser, winner = sorted(rivals, key=lambda rival: not rival.ended())
+    assert loser.wait() == 2, loser.said
+    assert f"shiftproof: {out}: another process is at work there; wait for it, or choose another" in loser.said
+    assert "Traceback" not in loser.said
+    winner.until(winner.stopped)
+    winner.send(signal.SIGCONT)
+    assert winner.wait() == 0, winner.said
+    count(second_processes_in_a_folder=1, runs=1)
+    same(end(out), whole[0], "two at one moment")
+
+
 def test_two_sweeps_share_a_folder(whole_sweep: Whole, tmp_path: Path) -> None:
     """A run that another sweep is at is left to it; both end well, with every record."""
     first = Child(sweeping(tmp_path), tmp_path / "first", Fault("step", 2, signal.SIGSTOP))
@@ -315,7 +389,7 @@ def ranks(out: Path, log: Path, *faults: Fault | None) -> list[tuple[int, str]]:
         free.bind(("127.0.0.1", 0))
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(len(faults))}
     children = [
-        Child(training(out), log.with_name(f"rank{i}"), fault, where | {"RANK": str(i), "LOCAL_RANK": str(i)})
+        Child(training(out), log.with_name(f"rank{i}"), fault, variables=where | {"RANK": str(i), "LOCAL_RANK": str(i)})
         for i, fault in enumerate(faults)
     ]
     return [(child.wait(), child.said) for child in children]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,12 @@ def test_every_option_is_written_down() -> None:
     [
         ({"kernel": "local(order=99)"}, r"`model.options.kernel` \(=.*\): `order` \(=99\) must be at most 64"),
         ({"taps": 3}, r"`model.options.taps` \(=3\): method 'ghs' has no option `taps`"),
+        ({"ties": "exact", "taps": 3}, r"^`model.options.taps` \(=3\): method 'ghs' has no option `taps`"),
+        ({"ties": "exact", "kernel": "local(order=99)"}, r"^`model.options.kernel` \(='local\(order=99\)'\): `order` "),
+        (
+            {"pivot_rule": lambda x: x.amax(1)},
+            r"^`model.options.pivot_rule` \(=<function .*\) must be a function that can",
+        ),
     ],
 )
 def test_a_wrong_option_is_refused_before_the_run(options: dict[str, object], message: str) -> None:
@@ -93,6 +100,33 @@ def test_an_older_run_keeps_its_meaning_when_a_default_changes(monkeypatch: pyte
     assert restore(full).model.options["kernel"] == OLD_KERNEL
     assert restore(configure("smoke", method="ghs").to_dict()).model.options["kernel"] == OLD_KERNEL
     assert restore(given).model.options["kernel"] == OLD_KERNEL
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"pivot": "per-channel"}, "pivot` (='per-channel')"),
+        ({"taper": "cosine", "pivot": "phase"}, "taper` (='cosine')"),
+        (resolve_options("ghs") | {"pivot_rule": "per-channel"}, "pivot_rule` (='per-channel')"),
+        (
+            resolve_options("ghs") | {"kernel": OLD_KERNEL.replace("gaussian", "linear")},
+            f"kernel` (='{OLD_KERNEL.replace('gaussian', 'linear')}')",
+        ),
+    ],
+)
+def test_a_run_with_a_removed_option_says_so(options: dict[str, Any], named: str, tmp_path: Path) -> None:
+    """Which option, that it was removed, and what can be done; as the first version stored it, and in full."""
+    tree = configure("smoke", method="ghs").to_dict()
+    tree["model"]["options"] = options
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(tree))
+    with pytest.raises(ValueError, match="which was removed: continue it with the version") as refusal:
+        train(None, tmp_path, resume=True, quiet=True)
+    assert str(refusal.value).startswith(f"{path}: begun with `model.options.{named}, which was removed")
+    tree["model"]["options"] = {"foo": 1}
+    path.write_text(json.dumps(tree))
+    with pytest.raises(ValueError, match=r"config.json: not the configuration of a run: `model.options.foo` \(=1\): "):
+        train(None, tmp_path, resume=True, quiet=True)
 
 
 def test_a_setting_that_came_later_has_the_value_of_then(monkeypatch: pytest.MonkeyPatch) -> None:

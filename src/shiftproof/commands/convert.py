@@ -17,6 +17,10 @@ _WORDS = {
     "`padding=None`": "`--padding keep`",
     "`padding='circular'`": "`--padding circular`",
     "`example`": "`--size`",
+    "`subpixel=True`": "`--subpixel`",
+    "`front=True`": "`--front`",
+    "`front=False`": "`--no-front`",
+    "`method='align'`": "`--method align`",
 }
 
 
@@ -30,12 +34,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--size", type=int, nargs="+", metavar="PIXELS", help="of the inputs: one number, or two")
     parser.add_argument("--loose", action="store_true", help="convert what can be converted and list the rest")
+    parser.add_argument(
+        "--front",
+        action=argparse.BooleanOptionalAction,
+        help="roll the input to its pivot first, for equal bits; default: where the network is exactly invariant",
+    )
+    parser.add_argument("--subpixel", action="store_true", help="the front takes out parts of a pixel too")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="model.pt2 or model.onnx")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     from shiftproof.conversion import ConversionError, conversion_report, convert
+    from shiftproof.conversion.error import reworded
     from shiftproof.conversion.example import input_layout, random_inputs
     from shiftproof.layers import methods
     from shiftproof.maps.padding import BORDERS
@@ -53,9 +64,19 @@ def run(options: argparse.Namespace) -> int:
         size = options.size[0] if len(options.size) == 1 else options.size
         example = random_inputs(model, checks.per_axis("--size", size, input_layout(model)[1]))
     try:
-        new = convert(model, method, None if padding == "keep" else padding, example=example, strict=not options.loose)
+        new = convert(
+            model,
+            method,
+            None if padding == "keep" else padding,
+            example=example,
+            strict=not options.loose,
+            front=options.front,
+            subpixel=options.subpixel,
+        )
     except ConversionError as error:
         raise error.reworded(_WORDS) from error
+    except ValueError as error:  # options that do not fit each other
+        raise ValueError(reworded(str(error), _WORDS)) from error
     report = conversion_report(new)
     sizes = report.example[2:]
     if out is not None:

@@ -87,6 +87,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_own(options: argparse.Namespace) -> None:
     """What a network of the user's own needs."""
+    from shiftproof.models.loading import check_there
+
+    check_there(options.source)
     if ":" not in options.source:
         raise ValueError(f"{options.source}: neither the folder of a run nor `module:factory` nor `timm:NAME`.")
     if options.on != "test":

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import shiftproof
 from shiftproof import progress
+from shiftproof.commands.parser import Parser
 from shiftproof.commands.shared import add_output, naming_arguments
 
 # modules of this package; each has HELP, EXAMPLES, `add_arguments(parser)` and `run(options)`
@@ -48,7 +49,7 @@ _EXTRAS = {
     "tensorboard": "train",
 }
 # modules without an extra: commands need them only for certain arguments
-_PACKAGES = ("timm", "onnx", "onnxruntime", "onnxscript")
+_PACKAGES = ("timm", "torchvision", "onnx", "onnxruntime", "onnxscript")
 
 START = """\
 first steps:
@@ -72,7 +73,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaults
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; `options.run` is the chosen command's `run`."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="shiftproof",
         description="Convolutional networks that give the same answer when their input moves.",
         epilog=START,
@@ -120,6 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except FileNotFoundError as error:
+        _complain(options.parser.explain_missing(error.filename, options) if error.filename else str(error))
     except (ValueError, OSError) as error:
         _complain(str(error))
     except KeyboardInterrupt as stop:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+
+from shiftproof import checks
 
 # the settings that have an option of their own
 _OPTIONS = {
@@ -18,7 +20,7 @@ _OPTIONS = {
     "model.method": "--method",
     "run.seed": "--seed",
 }
-_SETTING = re.compile(r"`((?:model|data|augment|optim|run)\.[\w.]+)`(?: \(=(.*?)\)(?=[ .:;]|$))?")
+_SETTING = r"`((?:model|data|augment|optim|run)\.[\w.]+)`(?: \(=(.*?)\)(?=[ .:;]|$))?"
 SEEDS = "default: 10 for paper, 2 for laptop, 1 for smoke"
 
 
@@ -61,8 +63,7 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, Any]:
     return out
 
 
-@contextlib.contextmanager
-def naming_options(file: Path | None = None) -> Iterator[None]:
+def naming_options(file: Path | None = None) -> AbstractContextManager[None]:
     """Let errors name options instead of settings: `data.size` (=8) becomes `--set data.size=8`.
 
     Errors about the settings in a `file` stay as they are.
@@ -70,16 +71,18 @@ def naming_options(file: Path | None = None) -> Iterator[None]:
 
     def option(found: re.Match[str]) -> str:
         key, value = found.groups()
+        if file is not None and found.string.startswith(f"{file}: "):
+            return found[0]
         if key not in _OPTIONS:
             return f"`--set {key}={value or 'VALUE'}`"
         return f"`{_OPTIONS[key]}`" + (f" (={value})" if value else "")
 
-    try:
-        yield
-    except ValueError as error:
-        if file is not None and str(error).startswith(f"{file}: "):
-            raise
-        raise ValueError(_SETTING.sub(option, str(error))) from error
+    return checks.renaming(_SETTING, option)
+
+
+def naming_arguments(options: Mapping[str, str]) -> AbstractContextManager[None]:
+    """Let errors name options of a command instead of the arguments of functions, by argument: `jobs`, `--jobs`."""
+    return checks.renaming(f"`({'|'.join(map(re.escape, options))})`", lambda found: f"`{options[found[1]]}`")
 
 
 def add_output(parser: argparse.ArgumentParser, **default: Any) -> None:
@@ -103,13 +106,3 @@ def wide_console(width: int = 160) -> Any:
 
     console = Console()
     return console if console.is_terminal else Console(width=max(console.width, width))
-
-
-@contextlib.contextmanager
-def naming_arguments(options: Mapping[str, str]) -> Iterator[None]:
-    """Let errors name options of a command instead of the arguments of functions, by argument: `jobs`, `--jobs`."""
-    try:
-        yield
-    except ValueError as error:
-        pattern = "|".join(map(re.escape, options))
-        raise ValueError(re.sub(f"`({pattern})`", lambda found: f"`{options[found[1]]}`", str(error))) from error

@@ -18,10 +18,14 @@ class ConversionError(ValueError):
 
     def reworded(self, words: Mapping[str, str]) -> ConversionError:
         """The same error with other words in its remedy, such as `--loose` for `strict=False`."""
-        remedy = self.remedy
-        for old, new in words.items():
-            remedy = remedy.replace(old, new)
-        return ConversionError(self.problem, remedy, module=self.module)
+        return ConversionError(self.problem, reworded(self.remedy, words), module=self.module)
+
+
+def reworded(text: str, words: Mapping[str, str]) -> str:
+    """`text` with the new words in place of the old ones."""
+    for old, new in words.items():
+        text = text.replace(old, new)
+    return text
 
 
 def listed(problems: list[str]) -> str:

@@ -96,26 +96,18 @@ def load_dataset(name: str, root: Path | None = None, *, path: Path | None = Non
 
 
 def _read_cifar(name: str, classes: tuple[str, ...], root: Path) -> _Loaded:
-    source = SOURCES[name]
-    parts = [
-        _images(*formats.cifar(store.read_verified(name, file, root), store.location(root, source, file), len(classes)))
-        for file in source.files
-    ]
-    *batches, test = parts
+    files = (store.read_verified(name, file, root) for file in SOURCES[name].files)
+    *batches, test = (_images(*formats.cifar(*file, len(classes))) for file in files)
     train = Images(torch.cat([b.images for b in batches]), torch.cat([b.labels for b in batches]))
     return [train, test], classes, _OFFICIAL
 
 
 def _read_mnist(root: Path) -> _Loaded:
-    source = SOURCES["mnist"]
+    files = [store.read_verified("mnist", file, root) for file in SOURCES["mnist"].files]
     parts = []
-    for pair in (source.files[:2], source.files[2:]):
-        paths = [store.location(root, source, file) for file in pair]
-        images, labels = (
-            formats.idx(store.read_verified("mnist", file, root), path, ndim)
-            for file, path, ndim in zip(pair, paths, (3, 1))
-        )
-        parts.append(_images(images[:, None], formats.checked_labels(labels, 10, paths[1])))
+    for images, labels in (files[:2], files[2:]):
+        digits = formats.checked_labels(formats.idx(*labels, ndim=1), 10, labels[1])
+        parts.append(_images(formats.idx(*images, ndim=3)[:, None], digits))
     return parts, DIGITS, _OFFICIAL
 
 

@@ -98,14 +98,14 @@ def verify(file: File, data: bytes, name: object) -> bytes:
     return data
 
 
-def read_verified(name: str, file: File, root: Path) -> bytes:
-    """The verified bytes of a file of the store; an error says how to get the file."""
+def read_verified(name: str, file: File, root: Path) -> tuple[bytes, Path]:
+    """The verified bytes of a file of the store, and its path; an error says how to get the file."""
     path = location(root, SOURCES[name], file)
     remedy = f"Run `shiftproof data get {name}`"
     if not path.is_file():
         raise ValueError(f"{path}: missing. {remedy}, or `shiftproof data import DIR` where DIR has {name}.")
     try:
-        return verify(file, read_bounded(path, formats.LARGEST_FILE), path)
+        return verify(file, read_bounded(path, formats.LARGEST_FILE), path), path
     except ValueError as error:
         raise ValueError(f"{error} {remedy} to replace it.") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -109,13 +110,28 @@ def resolve_options(method: str, options: Mapping[str, Any] | None = None) -> di
     handed_on = {k: v for k, v in options.items() if k not in found.options}
     inner = resolve_options(mine["inner"], handed_on) if found.passes_on and "inner" in mine else handed_on
     kernels = {k: parse_kernel(v) for k, v in mine.items() if isinstance(found.options[k], Kernel)}
-    return inner | {name: _plain(value) for name, value in (mine | kernels).items()}
+    return inner | {name: _plain(name, value) for name, value in (mine | kernels).items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(option: str, value: Any) -> Any:
     """Numbers, words and lists as they are; a kernel as its text; a function as its name."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
-    return f"{value.__module__}.{value.__qualname__}" if callable(value) else str(value)
+        return [_plain(option, v) for v in value]
+    return _import_name(option, value) if callable(value) else str(value)
+
+
+def _import_name(option: str, function: Callable[..., object]) -> str:
+    """`module.name`, where an import of it gives this very function; no two functions have the same."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    try:
+        found = pkgutil.resolve_name(f"{module}:{name}")
+    except (ImportError, AttributeError, ValueError):
+        found = None
+    if found is not function or module == "__main__":
+        raise ValueError(
+            f"`{option}` (={checks.shown(function)}) must be a function that can be imported by its name: define it "
+            "with `def` at the top of a module. Others, such as lambdas, cannot be told apart by their names."
+        )
+    return f"{module}.{name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from shiftproof import checks
 from shiftproof.models.export import FORMATS
 from shiftproof.safe_io.torch_files import load_plain
 
@@ -21,6 +23,7 @@ def load_model(source: str, weights: Path | None = None) -> nn.Module:
     The factory is called without arguments; it may also be a network itself. Weights are a `state_dict` in safetensors
     or in torch's format; nothing in the file is executed.
     """
+    check_there(source)
     if source.lower().endswith(FORMATS):
         raise ValueError(
             f"{source}: exported programs and ONNX files can be measured, not converted: their strides are fixed. "
@@ -34,18 +37,28 @@ def load_model(source: str, weights: Path | None = None) -> nn.Module:
         try:
             model.load_state_dict(load_weights(weights))
         except RuntimeError as error:
-            raise ValueError(f"{weights}: does not fit {source}: {error}") from error
+            raise ValueError(f"{weights}: does not fit {source}: {checks.one_line(error)}") from error
     return model.eval()
+
+
+def check_there(source: str) -> None:
+    """A `source` that is written like a path, with a folder or an extension, must exist; FileNotFoundError if not."""
+    path = Path(source)
+    if ":" not in source and (path.suffix or path.parent.name) and not path.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
 
 
 def _from_timm(name: str) -> nn.Module:
     try:
         timm: Any = importlib.import_module("timm")
-    except RuntimeError as error:
+    except ModuleNotFoundError:
+        raise
+    except (ImportError, OSError, RuntimeError) as error:
         raise ValueError(
-            f"timm:{name}: timm cannot be imported ({error}). It needs a torchvision that was built for the installed "
-            f"torch {torch.__version__}: reinstall both together, from one package index, with `pip install "
-            f"--force-reinstall torch torchvision`. Or build the network without timm and name it as `module:factory`."
+            f"timm:{name}: timm cannot be imported ({error}): the torchvision here was not built for the installed "
+            f"torch {torch.__version__}. Reinstall both from one place, with `pip install --force-reinstall torch "
+            "torchvision`, for builds without a GPU with the `--index-url` that pytorch.org gives for CPU. Or build "
+            "the network without timm and name it as `module:factory`."
         ) from error
     if name not in timm.list_models():
         raise ValueError(f"timm knows no network {name!r}: `timm.list_models()` lists those it knows.")
@@ -67,7 +80,7 @@ def _from_module(module: str, name: str) -> nn.Module:
         try:
             made = made()
         except Exception as error:  # whatever the user's code raises
-            raise ValueError(f"{module}:{name} failed: {type(error).__name__}: {error}") from error
+            raise ValueError(f"{module}:{name} failed: {type(error).__name__}: {checks.one_line(error)}") from error
     if not isinstance(made, nn.Module):
         raise ValueError(f"{module}:{name} makes a {type(made).__name__}, not a torch.nn.Module.")
     return made
@@ -82,8 +95,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
             else:
                 loaded = load_plain(file)
         except Exception as error:  # both have many, most of them internal
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ValueError(f"{path}: no weights that can be read safely ({reason[:200]})") from error
+            raise ValueError(f"{path}: no weights that can be read safely ({checks.one_line(error)})") from error
     if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
         loaded = loaded["state_dict"]
     named = isinstance(loaded, dict) and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in loaded.items())

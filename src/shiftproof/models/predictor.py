@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import shiftproof.layers  # noqa: F401  (registers the operators that exported networks may call)
+from shiftproof import checks
 from shiftproof.models.export import FORMATS
 from shiftproof.models.loading import load_model
 from shiftproof.safe_io.torch_files import load_program
@@ -48,9 +49,9 @@ class Predictor:
         try:
             out = self.function(filled)
         except Exception as error:  # whatever the network raises
-            reason = next(iter(str(error).splitlines()), "")
             raise ValueError(
-                f"{self.source}: fails on images of shape {tuple(filled.shape)}: {type(error).__name__}: {reason}"
+                f"{self.source}: fails on images of shape {tuple(filled.shape)}: "
+                f"{type(error).__name__}: {checks.one_line(error)}"
             ) from error
         if isinstance(out, (tuple, list)) and out:
             out = out[0]
@@ -86,19 +87,13 @@ def _exported(path: Path) -> Predictor:
         raise ValueError(
             f"{path}: must take one batch of images (B, C, H, W), not {len(inputs)} inputs of other kinds."
         )
-    batch, channels, height, width = inputs[0].shape
-    least, most = _number(batch), _number(batch)
+    batch = inputs[0].shape[0]
+    least = most = _number(batch)
     if least is None:
         bounds = program.range_constraints[batch.node.expr]  # type: ignore[attr-defined]
         least, most = int(bounds.lower), int(bounds.upper) if bounds.upper.is_Integer else None
-    return Predictor(
-        str(path),
-        program.module(check_guards=False),  # the guards are strings of the file; sizes are checked without them
-        _colours(str(path), _number(channels)),
-        _sizes(_number(height), _number(width)),
-        (max(1, least), most),
-        inputs[0].dtype,
-    )
+    function = program.module(check_guards=False)  # the guards are strings of the file; sizes are checked without them
+    return _of_file(path, function, inputs[0].shape, (max(1, least), most), inputs[0].dtype)
 
 
 def _onnx(path: Path) -> Predictor:
@@ -111,36 +106,36 @@ def _onnx(path: Path) -> Predictor:
             str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
         )
     except Exception as error:  # onnxruntime has one class for each of its codes
-        reason = next(iter(str(error).splitlines()), "")
-        raise ValueError(f"{path}: no ONNX network that can be read ({reason[:200]})") from error
+        raise ValueError(f"{path}: no ONNX network that can be read ({checks.one_line(error)})") from error
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in _ONNX_TYPES:
         got = ", ".join(f"{i.name} {i.type} {i.shape}" for i in inputs)
         raise ValueError(f"{path}: must take one batch of images (B, C, H, W) of floats, not {got}.")
-    batch, channels, height, width = (_number(n) for n in inputs[0].shape)
+    batch = _number(inputs[0].shape[0])
 
     def function(x: Tensor) -> Tensor:
         return torch.from_numpy(session.run(None, {inputs[0].name: x.contiguous().numpy()})[0])
 
-    return Predictor(
-        str(path),
-        function,
-        _colours(str(path), channels),
-        _sizes(height, width),
-        (batch or 1, batch),
-        _ONNX_TYPES[inputs[0].type],
-    )
+    return _of_file(path, function, inputs[0].shape, (batch or 1, batch), _ONNX_TYPES[inputs[0].type])
+
+
+def _of_file(
+    path: Path,
+    function: Callable[[Tensor], Any],
+    shape: Sequence[object],
+    batch: tuple[int, int | None],
+    dtype: torch.dtype,
+) -> Predictor:
+    """A predictor for inputs of this shape (B, C, H, W); where one size is free, it takes the value of the other."""
+    channels, height, width = map(_number, shape[1:])
+    height, width = height or width, width or height
+    size = None if height is None or width is None else (height, width)
+    return Predictor(str(path), function, _colours(str(path), channels), size, batch, dtype)
 
 
 def _number(size: object) -> int | None:
     """A size if it is fixed, else None; free ones are None, a name or a symbol."""
     return size if isinstance(size, int) and size > 0 else None
-
-
-def _sizes(height: int | None, width: int | None) -> tuple[int, int] | None:
-    """Both sizes if at least one is fixed; a free one takes the value of the other."""
-    height, width = height or width, width or height
-    return None if height is None or width is None else (height, width)
 
 
 def _colours(source: str, channels: int | None) -> int | None:

@@ -22,6 +22,7 @@ from typing import IO, Any
 
 import torch
 
+from shiftproof import checks
 from shiftproof.safe_io import pickles
 
 _RECORDS = re.compile(
@@ -99,8 +100,7 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
     except _RefusedError as error:
         raise ValueError(f"{path}: {error}") from error
     except Exception as error:  # torch has many, most of them internal
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(f"{path}: no exported program that can be read ({reason[:200]})") from error
+        raise ValueError(f"{path}: no exported program that can be read ({checks.one_line(error)})") from error
 
 
 class _RefusedError(Exception):

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from shiftproof import checks
 from shiftproof.safe_io.atomic import atomic_write
 
 _HEADER = "shiftproof"
@@ -53,8 +54,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (OSError, MemoryError):
         raise  # not the fault of the file
     except Exception as error:  # a damaged header can raise nearly anything
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(f"{path}: not a readable checkpoint: {reason}") from None
+        raise ValueError(f"{path}: not a readable checkpoint: {checks.one_line(error)}") from None
 
 
 def tensor_digest(tensors: Mapping[str, Tensor], text: str = "") -> str:

@@ -6,13 +6,12 @@ as a hint. The resolved tree is saved with the run. Imports no torch.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
-import re
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -196,24 +195,17 @@ def _parts(tree: Mapping[str, Any]) -> dict[str, Any]:
             hint = f" Did you mean `{near[0]}`?" if near else f" Known: {', '.join(known)}."
             raise ValueError(f"`{key}` is no setting.{hint}")
     hints = typing.get_type_hints(Config)
-    parts: dict[str, Any] = {}
-    for name, value in tree.items():
-        if name not in sections:
-            parts[name] = value
-            continue
+    parts = dict(tree)
+    for name in sections & set(tree):
         with naming_settings(name):
-            parts[name] = hints[name](**value)
+            parts[name] = hints[name](**tree[name])
     return parts
 
 
-@contextlib.contextmanager
-def naming_settings(section: str) -> Iterator[None]:
+def naming_settings(section: str) -> AbstractContextManager[None]:
     """Let errors name settings by their dotted keys: in the section `data`, `size` becomes `data.size`."""
     names = "|".join(key.partition(".")[2] for key, _ in keys() if key.startswith(f"{section}."))
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(re.sub(f"`({names})`", rf"`{section}.\1`", str(error))) from error
+    return checks.renaming(f"`({names})`", rf"`{section}.\1`")
 
 
 def keys() -> Iterator[tuple[str, dataclasses.Field[Any]]]:

@@ -21,6 +21,9 @@ from shiftproof.training.config import Config, flatten, from_dict, unflatten
 ADDED_SETTINGS: dict[str, Any] = {}
 ADDED_OPTIONS: dict[str, dict[str, Any]] = {}
 
+# Options that were removed, by themselves or in the text of a kernel.
+_REMOVED = ("pivot=per-channel", "pivot_rule=per-channel", "taper=linear", "taper=cosine")
+
 # What version 0.1 meant by an option that it left out. It stored only the options that were given.
 _MATRIX = ("orders", "sigma", "extension", "projection", "gain", "taper")  # now the text `kernel`
 _GHS = dict(zip(_MATRIX, ("4N", "band", "periodic", "quadrature", "unit", "gaussian")))
@@ -42,19 +45,24 @@ _UNWRITTEN: dict[str, dict[str, Any]] = {
 }
 
 
+class RemovedError(ValueError):
+    """A stored run needs an option that was removed."""
+
+
 def resolve(config: Config) -> Config:
     """`config` with every option of its method at its value, defaults included; a wrong option is refused."""
     checks.choice("model.name", config.model.name, models())
     checks.choice("data.name", config.data.name, datasets())
-    method = checks.choice("model.method", config.model.method, methods())
+    method, given = checks.choice("model.method", config.model.method, methods()), config.model.options
     try:
-        options = resolve_options(method, config.model.options)
+        options = resolve_options(method, given)
     except (TypeError, ValueError) as error:
         found = re.match(r"`(\w+)` ", str(error))
-        if found and found[1] in config.model.options:
+        if found and found[1] in given:
             raise ValueError(f"`model.options.{found[1]}` {str(error)[found.end() :]}") from None
-        given = ", ".join(f"`model.options.{k}` (={checks.shown(v)})" for k, v in config.model.options.items())
-        raise ValueError(f"{given}: {error}") from None
+        words = re.findall(r"`(\w+)`", str(error))  # an option, or a part of the text that is its value
+        meant = {k: v for k, v in given.items() if any(word == k or f"{word}=" in str(v) for word in words)}
+        raise ValueError(f"{_named(meant or given)}: {error}") from None
     return _with_options(config, options)
 
 
@@ -62,9 +70,18 @@ def restore(tree: Mapping[str, Any]) -> Config:
     """The configuration that this or an earlier version stored, with the values that the stored run had."""
     config = from_dict(unflatten(ADDED_SETTINGS | dict(flatten(tree))))
     method, options = config.model.method, config.model.options
+    if removed := {k: v for k, v in options.items() if any(gone in f"{k}={v}" for gone in _REMOVED)}:
+        raise RemovedError(
+            f"begun with {_named(removed)}, which was removed: continue it with the version of shiftproof that began "
+            "it, or begin another run in another folder."
+        )
     if "kernel" not in options:  # always there for GHS since options are stored in full
         options = first_options(method, options)
     return resolve(_with_options(config, ADDED_OPTIONS.get(method, {}) | options))
+
+
+def _named(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"`model.options.{k}` (={checks.shown(v, 200)})" for k, v in options.items())
 
 
 def _with_options(config: Config, options: dict[str, Any]) -> Config:

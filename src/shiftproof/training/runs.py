@@ -12,23 +12,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
 
+from shiftproof import checks
 from shiftproof.data.batches import derive_seed, split
 from shiftproof.data.sets import Dataset, Images, load_dataset
 from shiftproof.models import create_model
 from shiftproof.safe_io.limits import parse_json, read_bounded
 from shiftproof.training.checkpoint import read_tensors
 from shiftproof.training.config import Config, differences, naming_settings
-from shiftproof.training.resolve import restore
+from shiftproof.training.resolve import RemovedError, restore
 
 _LARGEST = 2**26  # bytes of a JSON file
-T = TypeVar("T")
 
 
 def build_model(config: Config, dataset: Dataset) -> nn.Module:
@@ -90,7 +89,7 @@ def load_run(out: Path, which: str = "best", data_dir: Path | None = None) -> tu
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise ValueError(f"{path}: does not fit the configuration beside it: {error}") from None
+        raise ValueError(f"{path}: does not fit the configuration beside it: {checks.one_line(error)}") from None
     form = torch.channels_last if config.run.channels_last else torch.contiguous_format
     return model.to(memory_format=form).eval(), config, dataset  # type: ignore[call-overload]
 
@@ -104,31 +103,38 @@ def open_weights(path: Path) -> tuple[nn.Module, dict[str, Any]]:
         model = create_model(num_classes=len(about["classes"]), in_channels=channels, size=size, **made)
         model.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{path}: does not say what network its weights are of: {error}") from None
+        raise ValueError(f"{path}: does not say what network its weights are of: {checks.one_line(error)}") from None
     return model.eval(), about
 
 
 def read_result(out: Path) -> dict[str, Any] | None:
     """What a finished run wrote last, or None."""
-    return _read_json(out / "result.json", "the result of a run", dict)
+    return _read_json(out / "result.json", "the result of a run")
 
 
 def read_config(out: Path) -> Config | None:
     """The settings a run was begun with, its options in full, or None."""
-    return _read_json(out / "config.json", "the configuration of a run", restore)
+    path, what = out / "config.json", "the configuration of a run"
+    tree = _read_json(path, what)
+    try:
+        return None if tree is None else restore(tree)
+    except RemovedError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not {what}: {error}") from None
 
 
-def _read_json(path: Path, what: str, make: Callable[[dict[str, Any]], T]) -> T | None:
+def _read_json(path: Path, what: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     data = read_bounded(path, _LARGEST)
     try:
         tree = parse_json(data)
-        if not isinstance(tree, dict):
-            raise ValueError(f"it holds a {type(tree).__name__}")
-        return make(tree)
     except ValueError as error:
         raise ValueError(f"{path}: not {what}: {error}") from None
+    if not isinstance(tree, dict):
+        raise ValueError(f"{path}: not {what}: it holds a {type(tree).__name__}")
+    return tree
 
 
 def describe(config: Config, dataset: Dataset) -> dict[str, Any]:
