@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def test_only_the_paths_of_the_page_are_open() -> None:
         assert not request_guard.OPEN.fullmatch(path), path
 
 
-def test_the_guard_lets_the_server_start_and_refuses_sockets() -> None:
+def test_the_guard_lets_the_server_start_and_refuses_sockets(tmp_path: Path) -> None:
     seen: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -36,7 +37,7 @@ def test_the_guard_lets_the_server_start_and_refuses_sockets() -> None:
     async def send(message: Any) -> None:
         seen.append((message["type"], message["code"]))
 
-    guarded = request_guard.RequestGuard(app)
+    guarded = request_guard.RequestGuard(app, tmp_path, ())
     asyncio.run(guarded({"type": "lifespan"}, receive, send))
     asyncio.run(guarded({"type": "websocket", "path": "/", "headers": []}, receive, send))
     assert seen == ["lifespan", ("websocket.close", 1008)]

@@ -111,7 +111,7 @@ def _onnx(path: Path) -> Predictor:
             str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
         )
     except Exception as error:  # onnxruntime has one class for each of its codes
-        reason = next(iter(str(error).splitlines()), "")
+        reason = next(iter(str(error).replace(str(path), path.name).splitlines()), "")
         raise ValueError(f"{path}: no ONNX network that can be read ({reason[:200]})") from error
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in _ONNX_TYPES:
