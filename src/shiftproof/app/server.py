@@ -61,9 +61,12 @@ def listen(port: int) -> socket.socket:
         raise ValueError(f"`--port` (={port}) must be from 0 to 65535.")
     for candidate in range(port, min(port + PORTS, 65536)):
         try:
-            return socket.create_server((HOST, candidate))
+            listening = socket.create_server((HOST, candidate))
         except OSError as error:
             reason = error
+        else:  # answers leave at once; asyncio sees to it only for sockets that it opens itself
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return listening
     raise OSError(f"no free port from {port} to {candidate}: {reason}. Choose another one with `--port`.")
 
 
