@@ -59,7 +59,8 @@ class RequestGuard:
 
         async def respond(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *headers]
+                busy = [(b"retry-after", b"1")] if message["status"] == 503 else []
+                message["headers"] = [*message.get("headers", []), *headers, *busy]
             await send(message)
 
         try:
