@@ -13,6 +13,7 @@ class Client:
     def __init__(self, url: str, session: str = "mine") -> None:
         self.http = httpx.Client(base_url=url, timeout=180, trust_env=False)
         self.session = session
+        self.messages: list[dict[str, Any]] = []
         page = self.http.get("/").text
         found = re.search(r"window.gradio_config = (\{.*?\});</script>", page, re.DOTALL)
         assert found is not None
@@ -43,8 +44,8 @@ class Client:
     def outcome(self) -> dict[str, Any]:
         """How the only event of the session ended."""
         text = self.http.get("/gradio_api/queue/data", params={"session_hash": self.session}).text
-        messages = [json.loads(line[5:]) for line in text.splitlines() if line.startswith("data:")]
-        return next(message for message in messages if message["msg"] == "process_completed")
+        self.messages = [json.loads(line[5:]) for line in text.splitlines() if line.startswith("data:")]
+        return next(message for message in self.messages if message["msg"] == "process_completed")
 
     def ask(self, name: str, file: Any = None, **changes: Any) -> dict[str, Any]:
         """Send an event with its first values, but for a file and the `changes` by place, and wait for its end."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -13,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shiftproof.app.visitors import Visitor, find_visitor, new_cookie
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 # The paths that the page uses. gradio has more: they serve files, fetch URLs, run ffmpeg and describe the interface.
 API, JOIN = "/gradio_api/", "/gradio_api/queue/join"
 OPEN = re.compile(
@@ -96,18 +95,8 @@ def allowed(host: str | None, origin: str | None) -> bool:
     >>> allowed("evil.example:7860", None), allowed("127.0.0.1:7860", "http://evil.example")
     (False, False)
     """
-    if host is None or _name(host) not in LOOPBACK:
-        return False
-    return origin is None or origin.lower() == f"http://{host.lower()}"
-
-
-def _name(host: str) -> str | None:
-    try:
-        parts = urlsplit(f"//{host}")
-        _ = parts.port  # raises ValueError if it is not a port
-    except ValueError:
-        return None
-    return parts.hostname if parts.username is None and not parts.path else None
+    is_here = host is not None and LOOPBACK.fullmatch(host) is not None
+    return is_here and (origin is None or origin.lower() == f"http://{host}".lower())
 
 
 async def _body(receive: Receive) -> bytes:
