@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from helpers.app_client import Client
 from helpers.app_visitor import SWITCHES, AppServer, Visitor, finished_run
 from shiftproof.app import shift_scores
 
@@ -47,3 +48,17 @@ def visit(browser: Browser, server: AppServer) -> Iterator[Callable[..., Visitor
     yield enter
     for visitor in visitors:
         visitor.context.close()
+
+
+@pytest.fixture
+def client(server: AppServer) -> Iterator[Callable[..., Client]]:
+    """Visitors without a browser."""
+    clients: list[Client] = []
+
+    def enter(session: str = "mine") -> Client:
+        clients.append(Client(server.url, session))
+        return clients[-1]
+
+    yield enter
+    for entered in clients:
+        entered.http.close()

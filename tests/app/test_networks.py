@@ -1,10 +1,12 @@
 """The networks and pictures that the page offers."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+from helpers.app_client import Client
 from shiftproof.app import network_tab, networks, sample_pictures
 from shiftproof.app.shift_scores import score_shifts
 from shiftproof.training.checkpoint import write_tensors
@@ -45,10 +47,17 @@ def test_choices_of_another_family_are_replaced() -> None:
     """The page may still send names of the last family. If nothing is chosen, nothing is shown."""
     made = networks.Network("one", lambda x: x.flatten(1)[:, :2], ("a", "b"), (1, 8, 8), "nothing of the kind")
     tab = network_tab.ScoreCache(networks.Library({"family": [made]}), None)
-    found = tab.compute("family", "3 (test image 0)", None, ["another"], lambda *_, **__: None)
+    found = tab.compute("family", "3 (test image 0)", None, ["another"])
     assert [n.name for n, _ in found.pairs] == ["one"]
     assert found.name in networks.pictures(made)
-    assert tab.compute("family", "camera", None, [], lambda *_, **__: None).pairs == []
+    assert tab.compute("family", "camera", None, []).pairs == []
+
+
+def test_long_computations_say_how_far_they_are(client: Callable[[], Client]) -> None:
+    visitor = client()
+    assert visitor.ask("open_tab")["success"]
+    steps = [step for message in visitor.messages for step in message.get("progress_data") or []]
+    assert any("shifts" in step["desc"] and 0 < step["progress"] <= 1 for step in steps)
 
 
 def test_networks_without_their_data_set_offer_samples(tmp_path: Path) -> None:

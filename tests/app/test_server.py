@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def test_only_the_paths_of_the_page_are_open() -> None:
         assert not request_guard.OPEN.fullmatch(path), path
 
 
-def test_the_guard_lets_the_server_start_and_refuses_sockets() -> None:
+def test_the_guard_lets_the_server_start_and_refuses_sockets(tmp_path: Path) -> None:
     seen: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -36,7 +37,7 @@ def test_the_guard_lets_the_server_start_and_refuses_sockets() -> None:
     async def send(message: Any) -> None:
         seen.append((message["type"], message["code"]))
 
-    guarded = request_guard.RequestGuard(app)
+    guarded = request_guard.RequestGuard(app, tmp_path, ())
     asyncio.run(guarded({"type": "lifespan"}, receive, send))
     asyncio.run(guarded({"type": "websocket", "path": "/", "headers": []}, receive, send))
     assert seen == ["lifespan", ("websocket.close", 1008)]
@@ -48,6 +49,7 @@ def test_the_next_free_port_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         with server.listen(port) as found:
             assert port < found.getsockname()[1] < port + server.PORTS
             assert found.getsockname()[0] == "127.0.0.1"
+            assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)  # or each answer waits for 40 ms
         monkeypatch.setattr(server, "PORTS", 1)
         with pytest.raises(OSError, match=f"no free port from {port} to {port}"):
             server.listen(port)

@@ -11,6 +11,7 @@ import gradio as gr
 from shiftproof.app import layer_tab, network_tab, your_model_tab
 from shiftproof.app.networks import Library
 
+WAITING = 1024  # events that may wait, a few for each visitor; others get a 503, and the page says that it is busy
 HEAD = (
     '<div id="head"><h1>shiftproof</h1><p>Drag a picture and watch how each layer and each network responds: '
     "most change their output when it moves by one pixel, some do not change a single bit.</p></div>"
@@ -32,7 +33,7 @@ def build(library: Library, data_dir: Path | None = None) -> Any:
                 network_tab.build(tab, library, data_dir)
             with gr.Tab("Your model", id="own"):
                 your_model_tab.build()
-    blocks.queue(api_open=False, max_size=32, default_concurrency_limit=4)
+    blocks.queue(api_open=False, max_size=WAITING, default_concurrency_limit=4)
     return blocks
 
 

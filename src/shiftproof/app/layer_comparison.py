@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from shiftproof.maps.shifts import circular_shift, cropped_shift, fractional_shi
 KINDS = {"circular": "circular", "cropped": "cropped", "sub-pixel": "fractional"}
 METHODS = ("max", "lpf", "aps", "ghs")  # selected at first
 REACH = 2.0  # the largest sub-pixel shift, in pixels
+_one_at_a_time = threading.Lock()  # torch's random numbers are global to the process
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def _result(
 @functools.lru_cache(maxsize=256)
 def _layer(method: str, channels: int, stride: int, options: tuple[tuple[str, Any], ...]) -> Downsample:
     """A layer, built once: if it has random weights, they stay the same from one view to the next."""
-    with torch.random.fork_rng(devices=[]):
+    with _one_at_a_time, torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return create_downsample(method, channels, stride, **dict(options)).eval()
 

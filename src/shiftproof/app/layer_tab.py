@@ -99,7 +99,7 @@ def show(
 ) -> tuple[str, str]:
     """The moved picture and the panels for the values of the controls."""
     image = fit(own if picture == OWN and own is not None else sample(picture), (size, size))[None]
-    shift = bounded(kind, size, rows, columns)
+    shift = bounded(kind, size, rows), bounded(kind, size, columns)
     found = compare(image, shift, KINDS[kind], chosen, read_settings(*settings))
     return layer_panels.moved_picture(found, shift, kind, picture), layer_panels.methods(found)
 
@@ -137,16 +137,16 @@ def slider_range(kind: str, size: int) -> dict[str, Any]:
     return {"minimum": -half, "maximum": size - 1 - half if kind == "circular" else half, "step": 1}
 
 
-def bounded(kind: str, size: int, *values: float | None) -> tuple[float, float]:
-    """The values of the sliders, limited to their range: the user may type any number, or none."""
+def bounded(kind: str, size: int, value: float | None) -> float:
+    """The value of a slider, limited to its range: the user may type any number, or none."""
     limits = slider_range(kind, size)
-    rows, columns = (min(max(v or 0, limits["minimum"]), limits["maximum"]) for v in values)
-    return (rows, columns) if kind == "sub-pixel" else (round(rows), round(columns))
+    value = min(max(value or 0, limits["minimum"]), limits["maximum"])
+    return value if kind == "sub-pixel" else round(value)
 
 
 def fit_sliders(kind: str, size: int, *values: float) -> list[Any]:
     """The sliders with the range for this kind of shift and this size."""
-    return [gr.Slider(value=v, **slider_range(kind, size)) for v in bounded(kind, size, *values)]
+    return [gr.Slider(value=bounded(kind, size, v), **slider_range(kind, size)) for v in values]
 
 
 def receive(file: str | None, picture: str, own: Tensor | None, *others: Any) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor
 from shiftproof.app import network_panels, networks
 from shiftproof.app.drawing import draggable
 from shiftproof.app.layer_comparison import move
-from shiftproof.app.layer_tab import OWN, QUIET, STAGE, read_upload
+from shiftproof.app.layer_tab import OWN, QUIET, STAGE, bounded, read_upload
 from shiftproof.app.networks import Library, Network
 from shiftproof.app.shift_scores import PATHS, ShiftScores, axis_shifts, grid_step, score_shifts
 from shiftproof.reports import html_page
@@ -43,9 +42,7 @@ class ScoreCache:
         names = list(networks.pictures(self.families[family][0], self.data_dir))
         return names + ([OWN] if own is not None else [])
 
-    def compute(
-        self, family: str, picture: str, own: Tensor | None, chosen: list[str], report: Callable[..., object]
-    ) -> Result:
+    def compute(self, family: str, picture: str, own: Tensor | None, chosen: list[str]) -> Result:
         """The scores of the chosen networks for all shifts of a picture."""
         every = self.families[family]
         members = [n for n in every if n.name in chosen]
@@ -56,15 +53,15 @@ class ScoreCache:
         if uploaded is None and picture not in offered:
             picture = next(iter(offered))
         image = offered[picture] if uploaded is None else networks.fitted(uploaded, every[0])
-        pairs = []
+        pairs, progress = [], gr.Progress()
         for k, member in enumerate(members):
 
-            def progress(done: int, total: int, k: int = k, name: str = member.name) -> None:
-                report((k + done / total) / len(members), desc=f"{name}: {total:,} shifts")
+            def report(done: int, total: int, k: int = k, name: str = member.name) -> None:
+                progress((k + done / total) / len(members), desc=f"{name}: {total:,} shifts")
 
-            found = self.kept.get((member, picture)) if uploaded is None else None
+            found = None if uploaded is not None else self.kept.get((member, picture))
             if found is None:
-                found = score_shifts(member, image, progress)
+                found = score_shifts(member, image, report)
                 if uploaded is None:
                     self.kept[member, picture] = found
             pairs.append((member, found))
@@ -101,17 +98,12 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
 
     # Each action is a single event: a slow browser may lose an event that is chained to another one.
 
-    def change_family(
-        family: str,
-        own: Tensor | None,
-        path: str,
-        progress: gr.Progress = gr.Progress(),  # noqa: B008
-    ) -> list[Any]:
+    def change_family(family: str, own: Tensor | None, path: str) -> list[Any]:
         members = library.families[family]
         names, choices = [n.name for n in members], cache.pictures(family, own)
         step = grid_step(members[0])
         limits = [axis_shifts(n, step) for n in members[0].size[1:]]
-        found = cache.compute(family, choices[0], own, names[:SHOWN], progress)
+        found = cache.compute(family, choices[0], own, names[:SHOWN])
         return [
             gr.CheckboxGroup(choices=names, value=names[:SHOWN]),
             gr.Dropdown(choices=choices, value=choices[0]),
@@ -120,46 +112,23 @@ def build(tab: gr.Tab, library: Library, data_dir: Path | None) -> None:
             *show(found, 0, 0, path),
         ]
 
-    def open_tab(
-        result: Result | None,
-        family: str,
-        own: Tensor | None,
-        path: str,
-        progress: gr.Progress = gr.Progress(),  # noqa: B008
-    ) -> list[Any]:
+    def open_tab(result: Result | None, *values: Any) -> list[Any]:
         # nothing to do if the tab was open before
-        return [gr.skip()] * 7 if result is not None else change_family(family, own, path, progress)
+        return [gr.skip()] * 7 if result is not None else change_family(*values)
 
-    def compute(
-        family: str,
-        picture: str,
-        own: Tensor | None,
-        chosen: list[str],
-        rows: float,
-        columns: float,
-        path: str,
-        progress: gr.Progress = gr.Progress(),  # noqa: B008
-    ) -> list[Any]:
-        found = cache.compute(family, picture, own, chosen, progress)
-        return [found, *show(found, rows, columns, path)]
+    def compute(family: str, picture: str, own: Tensor | None, chosen: list[str], *shift: Any) -> list[Any]:
+        found = cache.compute(family, picture, own, chosen)
+        return [found, *show(found, *shift)]
 
     def receive(
-        file: str | None,
-        family: str,
-        picture: str,
-        own: Tensor | None,
-        chosen: list[str],
-        rows: float,
-        columns: float,
-        path: str,
-        progress: gr.Progress = gr.Progress(),  # noqa: B008
+        file: str | None, family: str, picture: str, own: Tensor | None, chosen: list[str], *shift: Any
     ) -> list[Any]:
         own, picture, problem = read_upload(file, picture, own)
         choices = gr.Dropdown(choices=cache.pictures(family, own), value=picture)
         given = [own, choices, gr.HTML(problem, visible=bool(problem))]
         if file is None or problem:
             return given + [gr.skip()] * 3
-        return given + compute(family, picture, own, chosen, rows, columns, path, progress)
+        return given + compute(family, picture, own, chosen, *shift)
 
     asked, shift, drawn = [family, picture, own, chosen], [rows, columns, path], [stage, view]
     heavy: dict[str, Any] = {
@@ -184,7 +153,7 @@ def show(result: Result | None, rows: float, columns: float, path: str) -> tuple
     if result is None:
         return "", ""
     height, width = result.image.shape[2:]
-    shift = (_bounded(rows, height), _bounded(columns, width))
+    shift = bounded("circular", height, rows), bounded("circular", width, columns)
     moved = move(result.image, shift, "circular")[0]
     return draggable(moved, shift, result.name), network_panels.panels(result.pairs, shift, path)
 
@@ -192,11 +161,6 @@ def show(result: Result | None, rows: float, columns: float, path: str) -> tuple
 def show_at(result: Result | None, rows: float, columns: float, path: str) -> tuple[Any, ...]:
     """The sliders at a shift, and the view there."""
     return rows, columns, *show(result, rows, columns, path)
-
-
-def _bounded(value: float | None, size: int) -> int:
-    """The value of a slider, limited to its range: the user may type any number, or none."""
-    return round(min(max(value or 0, -(size // 2)), size - 1 - size // 2))
 
 
 def find_worst(result: Result | None) -> tuple[float, float]:

@@ -9,16 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# our name, and the function of skimage.data; the wheel of scikit-image contains all of them
-SAMPLES = {
-    "camera": "camera",
-    "astronaut": "astronaut",
-    "cat": "chelsea",
-    "coffee": "coffee",
-    "rocket": "rocket",
-    "coins": "coins",
-    "text": "text",
-}
+SAMPLES = ("camera", "astronaut", "cat", "coffee", "rocket", "coins", "text")  # functions of skimage.data
 
 
 @functools.cache
@@ -26,7 +17,9 @@ def sample(name: str) -> Tensor:
     """A sample picture in [0, 1], in colour. (3, H, W)"""
     from skimage import data
 
-    read: Any = getattr(data, SAMPLES[name])  # untyped
+    if name not in SAMPLES:
+        raise ValueError(f"{name!r} must be one of {', '.join(SAMPLES)}.")
+    read: Any = getattr(data, name)  # untyped
     pixels = torch.from_numpy(np.array(read())).float() / 255
     return pixels.expand(3, -1, -1).clone() if pixels.dim() == 2 else pixels.movedim(-1, 0)
 

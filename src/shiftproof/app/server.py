@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shiftproof.app.request_guard import Application, RequestGuard
-
 if TYPE_CHECKING:
     import uvicorn
+    from starlette.types import ASGIApp
 
 HOST = "127.0.0.1"
 PORTS = 100  # the number of ports to try
 
 
-def application(runs: Sequence[Path], data_dir: Path | None, cache: Path) -> Application:
+def application(runs: Sequence[Path], data_dir: Path | None, cache: Path) -> ASGIApp:
     """The page as an ASGI application. Uploads are kept in `cache` until they are read."""
     # gradio reads these when it is imported: they turn off telemetry and every request to other hosts
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
@@ -29,11 +28,16 @@ def application(runs: Sequence[Path], data_dir: Path | None, cache: Path) -> App
 
     from shiftproof.app import gradio_page, uploads
     from shiftproof.app.networks import find_networks
+    from shiftproof.app.request_guard import RequestGuard
 
     server = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    page = gradio_page.build(find_networks(runs), data_dir)
+    # Instead of gradio's own route: that keeps equal files of all visitors as one, which the first reader deletes.
+    server.add_route("/gradio_api/upload", uploads.receive, ["POST"])
+    server.state.received = page.upload_file_set  # gradio deletes what nobody reads for an hour
     gr.mount_gradio_app(
         server,
-        gradio_page.build(find_networks(runs), data_dir),
+        page,
         path="/",
         server_name=HOST,
         footer_links=[],
@@ -48,7 +52,7 @@ def application(runs: Sequence[Path], data_dir: Path | None, cache: Path) -> App
         css=gradio_page.asset("app.css"),
         head=f"<script>{gradio_page.asset('app.js')}</script>",
     )
-    return RequestGuard(server)
+    return RequestGuard(server, cache, page.fns)
 
 
 def listen(port: int) -> socket.socket:
@@ -57,15 +61,16 @@ def listen(port: int) -> socket.socket:
         raise ValueError(f"`--port` (={port}) must be from 0 to 65535.")
     for candidate in range(port, min(port + PORTS, 65536)):
         try:
-            return socket.create_server((HOST, candidate))
+            listening = socket.create_server((HOST, candidate))
         except OSError as error:
             reason = error
+        else:  # answers leave at once; asyncio sees to it only for sockets that it opens itself
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return listening
     raise OSError(f"no free port from {port} to {candidate}: {reason}. Choose another one with `--port`.")
 
 
-async def serve(
-    make: Callable[[], Application], listening: socket.socket, ready: Callable[[uvicorn.Server], None]
-) -> None:
+async def serve(make: Callable[[], ASGIApp], listening: socket.socket, ready: Callable[[uvicorn.Server], None]) -> None:
     """Serve what `make` returns until Ctrl-C, or until `should_exit` of the server that `ready` receives is set.
 
     The application is made inside the running event loop. Otherwise gradio would start loops of its own.

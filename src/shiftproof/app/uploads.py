@@ -1,12 +1,16 @@
-"""Uploaded files: limited in size, read once, then deleted. A bad file gets a clear message."""
+"""Uploaded files: kept in a folder of the visitor's own, limited in size, read once, then deleted."""
 
 from __future__ import annotations
 
+import secrets
 import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from starlette.formparsers import MultiPartException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from torch import Tensor
 
 from shiftproof.safe_io.pictures import fit, read_picture
@@ -17,6 +21,21 @@ PIXELS = 24_000_000
 KEPT = 512  # longer sides are scaled down to this many pixels
 PICTURES = 16
 _one_at_a_time = threading.Lock()  # decoded pictures are large, and warning filters are global to the process
+
+
+async def receive(request: Request) -> Response:
+    """Store the files of a request in a new folder inside the folder of its visitor; the answer is their paths."""
+    from gradio.route_utils import upload_fn
+    from gradio.routes import file_upload_statuses
+
+    upload_id = request.query_params.get("upload_id")
+    folder = request.state.folder / secrets.token_hex(8)
+    try:
+        files, *_ = await upload_fn(request, folder, FILE_BYTES, upload_id, upload_progress=file_upload_statuses)
+    except MultiPartException as error:
+        return PlainTextResponse(error.message, 413 if "maximum allowed size" in error.message else 400)
+    request.app.state.received.update(files)
+    return JSONResponse(files)
 
 
 def take_picture(file: str | Path) -> Tensor:

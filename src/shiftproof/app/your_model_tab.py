@@ -78,9 +78,9 @@ def measure(
     imagenet: bool,
     reach: int,
     kinds: list[str],
-    progress: gr.Progress = gr.Progress(),  # noqa: B008
 ) -> list[Any]:
     """The measurement as HTML, or a message about what is wrong. The uploaded files are deleted."""
+    progress = gr.Progress()
 
     def report(share: float, text: str) -> None:
         progress(share, desc=text)

@@ -106,7 +106,8 @@ def _onnx(path: Path) -> Predictor:
             str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
         )
     except Exception as error:  # onnxruntime has one class for each of its codes
-        raise ValueError(f"{path}: no ONNX network that can be read ({checks.one_line(error)})") from error
+        reason = checks.one_line(error).replace(str(path), path.name)
+        raise ValueError(f"{path}: no ONNX network that can be read ({reason})") from error
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in _ONNX_TYPES:
         got = ", ".join(f"{i.name} {i.type} {i.shape}" for i in inputs)
