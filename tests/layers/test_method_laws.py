@@ -21,8 +21,8 @@ from shiftproof.layers import (
     LPS,
     AdaptiveBlurPool,
     Downsample,
-    align,
     create_downsample,
+    front,
     methods,
     polyphase,
     registry,
@@ -234,7 +234,7 @@ def strided(change: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
 # what is done -> (method, whose attribute, which, what takes its place, the law that notices)
 MUTATIONS: dict[str, tuple[str, Any, str, Callable[..., Any], str]] = {
     "ties broken by place": ("ghs", ties, "_resolve", lambda tied, index, *maps: index, "shift"),
-    "zeros with their sign": ("align", align, "mark_absent", unsigned, "shift"),
+    "zeros with their sign": ("align", front, "mark_absent", unsigned, "shift"),
     "always one component": ("aps", polyphase, "select_component", lambda x, *_: x.new_zeros(len(x)).long(), "shift"),
     "a mirror": ("strided", Strided, "forward", strided(lambda x: x.flip(2)), "shift"),
     "a mean over samples": ("strided", Strided, "forward", strided(lambda x: x - x.mean(0)), "samples notice"),

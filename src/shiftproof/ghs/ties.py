@@ -61,7 +61,8 @@ def _resolve_traced(tied: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) 
     def unique(tied: Tensor, index: Tensor, scores: Tensor, *maps: Tensor) -> Tensor:
         return index.clone()
 
-    operands = (tied, index, scores, *maps)
+    # copies: the exporter fails on views into memory whose size it does not know
+    operands = (tied, index, scores, *(m.clone() for m in maps))
     if not torch.compiler.is_compiling():  # vmap knows no branches
         return exact(*operands)
     return torch.cond(tied.any(), exact, unique, operands)  # type: ignore[no-any-return]
