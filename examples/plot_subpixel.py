@@ -14,16 +14,8 @@ from torch import nn
 import shiftproof as sp
 from shiftproof.maps.shifts import fractional_shift
 
-LAYERS = {
-    label: sp.create_downsample(method, channels=1)
-    for method, label in {
-        "strided": "subsampling",
-        "max": "max pooling",
-        "lpf": "LPF",
-        "aps": "APS",
-        "ghs": "GHS",
-    }.items()
-}
+NAMES = {"subsampling": "strided", "max pooling": "max", "LPF": "lpf", "APS": "aps", "GHS": "ghs"}
+LAYERS = {label: sp.create_downsample(method, channels=1) for label, method in NAMES.items()}
 LAYERS["GHS after the sub-pixel front"] = nn.Sequential(sp.RollToPivot(subpixel=True), sp.GHS2d())
 STEPS = [k / 8 for k in range(33)]
 

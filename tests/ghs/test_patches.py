@@ -38,10 +38,10 @@ def test_the_patch_score_is_its_formula() -> None:
     """Written out for one pixel after the other, in Python's whole numbers."""
     x = torch.randn(2, 3, 4, 5)
     scores = score_patch(x)
-    weights = {(0, 0): 4093, (0, 1): -7919, (1, 0): 6101, (1, 2): -5399, (2, 1): 3124}
+    weights = {(0, 0): 4093, (0, 1): -7919, (1, 0): 6101, (2, 1): -2275}
     assert sum(weights.values()) == 0
     for b, sample in enumerate(x):
-        steps = (sample / sample.abs().max() * 256).round().long().tolist()
+        steps = (sample * (256 / sample.abs().max())).round().int().tolist()
         for i, j in itertools.product(range(4), range(5)):
             total = 0
             for (di, dj), weight in weights.items():
@@ -52,14 +52,15 @@ def test_the_patch_score_is_its_formula() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, 6), (1, 2, 7), (2, 1, 3, 4, 5)])
 def test_patches_in_other_dimensions_and_of_extreme_values(shape: tuple[int, ...]) -> None:
-    """Of a signal and a volume too; infinities count as the largest number, NaN makes its sample NaN."""
+    """Of a signal and a volume too; infinities are more than any number, NaN makes its sample NaN."""
     x = torch.randn(shape)
     dims = tuple(range(2, x.dim()))
     shift = (2, 1, 3)[: len(dims)]
     assert same_bits(score_patch(x.roll(shift, dims)), score_patch(x).roll(shift, tuple(d - 1 for d in dims)))
-    assert same_bits(score_patch(x * 2.0**-100), score_patch(x))
+    assert same_bits(score_patch(x * 2.0**-80), score_patch(x))
     huge = torch.where(x > 1, torch.inf, x)
-    assert same_bits(score_patch(huge), score_patch(huge.clamp(max=torch.finfo(x.dtype).max)))
+    assert same_bits(score_patch(huge.roll(shift, dims)), score_patch(huge).roll(shift, tuple(d - 1 for d in dims)))
+    assert score_patch(huge).any()
     assert score_patch(-torch.full_like(x, torch.inf)).count_nonzero() == 0
     x[0, 0].flatten()[1] = torch.nan
     assert score_patch(x)[0].isnan().all()

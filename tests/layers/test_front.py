@@ -55,7 +55,8 @@ def test_a_network_gives_equal_bits_in_every_dtype_batch_and_layout(
         assert_shift_invariant(model, x, shifts=3, seed=seed)
         if dtype.itemsize >= 4:
             bare = network(False).to(dtype=dtype, memory_format=form)
-            assert sp.shift_error(bare, x, shifts=2, seed=seed).max < 1e3 * TOLERANCE[dtype]
+            noise = torch.rand_like(x)  # without flat places, whose near-ties a rounding decides
+            assert sp.shift_error(bare, noise, shifts=2, seed=seed).max < 1e3 * TOLERANCE[dtype]
     finally:
         torch.set_num_threads(before)
 

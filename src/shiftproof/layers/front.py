@@ -25,7 +25,7 @@ from shiftproof.layers.base import Downsample
 from shiftproof.maps.gather import take_from
 from shiftproof.maps.shifts import circular_shift, fractional_shift
 from shiftproof.maps.subpixel import shift_to_pixel_zero, subpixel_pivot
-from shiftproof.tensors import plain
+from shiftproof.tensors import channels_last, plain, whole_pixels
 
 
 def roll_to_pivot(x: Tensor, pivot: Tensor, anchor: str = "center", ndim: int = 2) -> Tensor:
@@ -85,15 +85,16 @@ class RollToPivot(nn.Module):
         It takes maps of the size of the input, or smaller ones: these are rolled by the nearest whole number of their
         own pixels below.
         """
+        if channels_last(x) and not whole_pixels(x):
+            x = x.contiguous()  # a few channels are faster apart, and what is rolled is a copy anyway
         pivot = find_pivot(x, rule=self.pivot_rule, ndim=self.ndim)
         rolled = roll_to_pivot(x, pivot, self.anchor, self.ndim)
         fraction = subpixel_pivot(rolled, self.ndim) if self.subpixel else None
-        sizes = torch.tensor(x.shape[2:], device=x.device)
-        moved = pivot - torch.tensor(_origin(x, self.anchor), device=x.device)
 
         def roll_back(y: Tensor) -> Tensor:
             dims = range(2, y.dim())
-            now = torch.tensor(y.shape[2:], device=y.device)
+            sizes, now = (torch.tensor(t.shape[2:], device=y.device) for t in (x, y))
+            moved = pivot - torch.tensor(_origin(x, self.anchor), device=y.device)
             if fraction is not None:
                 y = fractional_shift(y, fraction * now / sizes, dims)
             return circular_shift(y, (moved * now).div(sizes, rounding_mode="floor"), dims)

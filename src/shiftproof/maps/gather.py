@@ -11,6 +11,8 @@ from torch import Tensor
 
 from shiftproof.tensors import has_derivative, is_eager, whole_pixels
 
+_LARGE = 2**14  # values of a sample from which rolling one after the other is faster than a gather
+
 
 def take_from(x: Tensor, start: Tensor, origin: Sequence[int] | None = None) -> Tensor:
     """out[..., i] = x[..., (start - origin + i) mod size] over the last `start.shape[-1]` axes, unchecked.
@@ -27,6 +29,10 @@ def _gather(x: Tensor, start: Tensor, offsets: Sequence[int]) -> Tensor:
     """`take_from` without a gradient."""
     if x.numel() == 0:
         return x.clone()
+    if start.dim() == 2 and is_eager(x) and x.device.type == "cpu" and x[0].numel() >= _LARGE and not whole_pixels(x):
+        axes = tuple(range(x.dim() - 1))[-start.shape[1] :]  # of a sample
+        steps = (torch.tensor(offsets) - start).tolist()
+        return torch.stack([sample.roll(step, axes) for sample, step in zip(x, steps)])
     source, index = gather_view(x, start, offsets)
     if source.dim() == 2:
         return source.index_select(0, index.flatten()).view(x.movedim(1, -1).shape).movedim(-1, 1)
