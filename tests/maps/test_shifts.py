@@ -303,3 +303,16 @@ def test_forward_mode_derivatives_move_along(grad: bool, channels: int, form: to
             value, moved = forward_ad.unpack_dual(f(dual))  # type: ignore[no-untyped-call]
         assert torch.equal(value, f(x.detach()))
         assert torch.equal(moved, f(tangent))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_large_samples_are_rolled_like_small_ones(layout: torch.memory_format) -> None:
+    """From a certain size on they are rolled one after the other: the same pixels, and the same gradient."""
+    x = torch.randn(3, 3, 80, 90).contiguous(memory_format=layout).requires_grad_()
+    shifts = torch.tensor([[5, -7], [0, 0], [79, 200]])
+    expected = torch.stack([sample.roll(shift, (1, 2)) for sample, shift in zip(x, shifts.tolist())])
+    moved = circular_shift(x, shifts)
+    assert torch.equal(moved, expected)
+    weight = torch.randn_like(expected)
+    grads = [torch.autograd.grad((y * weight).sum(), x)[0] for y in (moved, expected)]
+    assert torch.equal(*grads)
