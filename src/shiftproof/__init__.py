@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     from shiftproof.conversion import ConversionError as ConversionError
     from shiftproof.conversion import conversion_report as conversion_report
     from shiftproof.conversion import convert as convert
+    from shiftproof.ghs.frame import Frame as Frame
     from shiftproof.ghs.functions import gauss_hermite as gauss_hermite
     from shiftproof.ghs.kernel import Hermite as Hermite
     from shiftproof.ghs.kernel import Local as Local
     from shiftproof.ghs.moments import moments as moments
     from shiftproof.ghs.moments import reconstruct as reconstruct
     from shiftproof.ghs.sampling import ghs2d as ghs2d
+    from shiftproof.ghs.upsampling import upsample as upsample
     from shiftproof.invariance import assert_shift_equivariant as assert_shift_equivariant
     from shiftproof.invariance import assert_shift_invariant as assert_shift_invariant
     from shiftproof.invariance import consistency as consistency
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from shiftproof.layers import GHS1d as GHS1d
     from shiftproof.layers import GHS2d as GHS2d
     from shiftproof.layers import GHS3d as GHS3d
+    from shiftproof.layers import GHSUp1d as GHSUp1d
+    from shiftproof.layers import GHSUp2d as GHSUp2d
+    from shiftproof.layers import GHSUp3d as GHSUp3d
     from shiftproof.layers import RollFirst as RollFirst
     from shiftproof.layers import RollToPivot as RollToPivot
     from shiftproof.layers import create_downsample as create_downsample
@@ -35,9 +40,13 @@ __version__ = "0.1.0"
 # where each public name lives; nothing is imported before it is used
 _HOMES = {
     "ConversionError": "conversion",
+    "Frame": "ghs.frame",
     "GHS1d": "layers",
     "GHS2d": "layers",
     "GHS3d": "layers",
+    "GHSUp1d": "layers",
+    "GHSUp2d": "layers",
+    "GHSUp3d": "layers",
     "Hermite": "ghs.kernel",
     "Local": "ghs.kernel",
     "RollFirst": "layers",
@@ -57,6 +66,7 @@ _HOMES = {
     "reconstruct": "ghs.moments",
     "register_method": "layers",
     "shift_error": "invariance",
+    "upsample": "ghs.upsampling",
 }
 __all__ = sorted(_HOMES)
 

@@ -184,13 +184,17 @@ def cases(draw: st.DrawFn, method: str) -> Case:
     for name in names:
         if draw(st.booleans()):
             options[name] = draw(OPTIONS[name](channels, tuple(sizes)))
+    if method == "align" and options.get("anchor") == "stay":
+        del options["anchor"]  # of a layer inside, which has no say here
     for name in options_of(options["inner"]) if "inner" in options else []:
         if name not in names and draw(st.booleans()):
             options[name] = draw(OPTIONS[name](channels, tuple(sizes)))
     paper = "ghs-paper" in (method, options.get("inner"))
     anchor = options.get("anchor") if method != "align" else None  # its own, not that of `inner`
-    if (anchor or ("corner" if paper else "center")) == "corner" and options.get("grid", "anchored") == "anchored":
-        options |= {} if paper and "grid" not in options else {"grid": "periodic"}  # refused: a sample in the middle
+    grid = options.get("grid", "inclusive" if paper else "anchored")
+    refused = {("corner", "anchored"), ("stay", "inclusive")}
+    if (anchor or ("corner" if paper else "stay"), grid) in refused:
+        options |= {"grid": "periodic"}
     return Case(
         method,
         options,

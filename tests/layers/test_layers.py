@@ -155,6 +155,7 @@ def test_negative_control(layer: nn.Module) -> None:
 
 def test_a_method_that_gives_up_its_law_says_so() -> None:
     assert GHS2d().law == GHS2d.paper().law == "exact-invariant"
+    assert GHS2d(anchor="stay").law == "exact-equivariant"
     assert GHS2d(ties="first").law == GHS2d(ties="window").law == "none"
 
 

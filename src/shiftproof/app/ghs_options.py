@@ -47,7 +47,7 @@ class Settings:
         """The keyword options of a method; only `ghs` has any here."""
         if method != "ghs":
             return {}
-        grid = "anchored" if self.anchor == "center" else "periodic"
+        grid = "periodic" if self.anchor == "corner" else "anchored"
         return {"kernel": self.kernel, "grid": grid, "anchor": self.anchor, "pivot_rule": self.pivot_rule}
 
     def count_orders(self, size: int) -> int:

@@ -13,6 +13,7 @@ from shiftproof.reports.html_page import picture_uri
 SCALE = 0.25  # of all difference pictures, so that they can be compared
 LAWS = {
     "exact-invariant": "does not change, bit for bit",
+    "exact-equivariant": "moves with the picture, bit for bit",
     "equivariant": "moves with the picture",
     "none": "guarantees nothing",
 }

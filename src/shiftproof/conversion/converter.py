@@ -96,7 +96,7 @@ def convert(
     with _own_random_numbers(model):
         flops_after = _flops_after(traced, x, size_changed)
         broken = check_stages(traced, x) if invariant else []
-        if invariant and layer.law == "exact-invariant" and not broken:
+        if invariant and layer.exact and not broken:
             broken = check_whole(traced, x, exact=False)
         if first is not None:
             _insert_after_input(traced, first)

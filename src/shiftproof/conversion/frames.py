@@ -57,6 +57,15 @@ class Frames:
         return node
 
 
+def leading_to(graph: fx.Graph, goals: set[fx.Node]) -> set[fx.Node]:
+    """The nodes on which one of `goals` depends."""
+    found: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if any(user in goals or user in found for user in node.users):
+            found.add(node)
+    return found
+
+
 def spatial_axes(value: Tensor, sizes: tuple[int, ...]) -> list[int]:
     """Every axis after the batch where a run of axes with these sizes begins, the last one first."""
     starts = range(value.dim() - len(sizes), 0, -1)

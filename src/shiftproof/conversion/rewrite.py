@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import fx
 
-from shiftproof.conversion.frames import Values
+from shiftproof.conversion.frames import Values, leading_to
 from shiftproof.conversion.operation import Operation, node_label
 from shiftproof.conversion.plan import Group, Plan
 from shiftproof.conversion.replacements import SharedDownsample, StrideOnePool, stride_one_convolution
@@ -37,8 +37,11 @@ def rewrite(
             if not _kept_size(op, values):
                 amount = "x".join(map(str, sorted(set(op.padding))))
                 size_changed.append(f"{node_label(op.node)} ({op}, padding {amount})")
+    earlier = leading_to(traced.graph, set(sites))
     for number, group in enumerate(plan.groups, start=1):
-        replaced += _insert_downsampling(traced, group, values, make, number)
+        last = padding == "circular" and group[0].op.node not in earlier
+        make_here: Make = (lambda *a: make(*a).settled()) if last else make
+        replaced += _insert_downsampling(traced, group, values, make_here, number)
     for op in sites.values():
         if op.kind == "slice":
             op.node.replace_all_uses_with(op.input)

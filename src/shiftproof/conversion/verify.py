@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from shiftproof.conversion.capture import node_values
-from shiftproof.conversion.frames import Frames, spatial_axes
+from shiftproof.conversion.frames import Frames, leading_to, spatial_axes
 from shiftproof.conversion.operation import node_label
 from shiftproof.conversion.replacements import SharedDownsample
 from shiftproof.invariance import copy_of, same_bits
@@ -48,7 +48,7 @@ def check_stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
 
     problems = _separate_selections(boundaries, frames, modules)
     after_first = set(traced.graph.nodes) - _before_first_downsampling(traced.graph, boundaries)
-    before_last = _before_last_downsampling(traced.graph, boundaries)
+    before_last = leading_to(traced.graph, boundaries)
 
     class ShiftedRun(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
@@ -107,15 +107,6 @@ def _before_first_downsampling(graph: fx.Graph, boundaries: set[fx.Node]) -> set
     found: set[fx.Node] = set()
     for node in graph.nodes:
         if node not in boundaries and (node.op == "placeholder" or any(n in found for n in node.all_input_nodes)):
-            found.add(node)
-    return found
-
-
-def _before_last_downsampling(graph: fx.Graph, boundaries: set[fx.Node]) -> set[fx.Node]:
-    """Nodes whose maps are still to be downsampled."""
-    found: set[fx.Node] = set()
-    for node in reversed(graph.nodes):
-        if any(user in boundaries or user in found for user in node.users):
             found.add(node)
     return found
 

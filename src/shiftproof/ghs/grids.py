@@ -60,6 +60,19 @@ def samples(size: int, count: int, grid: str) -> npt.NDArray[np.float64]:
     return (2 * j - count + 1) * (spacing / 2)
 
 
+def place(size: int, count: int, grid: str) -> tuple[int, int, int]:
+    """Where the first sample lies, one pixel, and the distance of two samples, in equal parts of a pixel.
+
+    >>> place(8, 4, "anchored"), place(8, 4, "periodic"), place(8, 3, "inclusive")
+    ((0, 8, 16), (4, 8, 16), (0, 2, 7))
+    """
+    if grid == "inclusive":
+        return (0, count - 1, size - 1) if count > 1 else (size - 1, 2, 2 * size)
+    # without branches: in a graph sizes may be open
+    middle = size % 2 * (size - count) + (1 - size % 2) * (count % 2) * size
+    return middle if grid == "anchored" else size - count, 2 * count, 2 * size
+
+
 def phases(size: int, count: int) -> int:
     """The period, in pixels, of an equally spaced grid of `count` samples: M / gcd(M, N).
 

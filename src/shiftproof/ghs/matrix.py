@@ -29,8 +29,11 @@ _WIDEST = 100  # periods
 _cache = TensorCache()  # for traced graphs; eager calls keep whole plans
 
 
-def sampling_matrix(size: int, count: int, kernel: Kernel = GHS, grid: str = "anchored") -> Array:
+def sampling_matrix(size: int, count: int, kernel: Kernel = GHS, grid: str = "anchored", back: bool = False) -> Array:
     """R, the (N, M) matrix that takes M pixels to N samples; for M = N = 1, R = 1.
+
+    `back`: with its columns divided by their sums, so that its transpose, which takes samples to pixels, keeps a
+    constant.
 
     >>> sampling_matrix(32, 16, Local(2)).shape
     (16, 32)
@@ -55,6 +58,14 @@ def sampling_matrix(size: int, count: int, kernel: Kernel = GHS, grid: str = "an
             raise ValueError(
                 f"`gain='unit'` cannot keep a constant here: {least}. Take more `orders`, another `sigma`, or "
                 f"`gain='paper'`."
+            )
+        matrix /= total
+    if back:
+        total = matrix.sum(0)
+        if not (np.abs(total) >= 1e-3).all():
+            raise ValueError(
+                f"`kernel` (={kernel}) has no way back here: a column of the {count} x {size} matrix sums to "
+                f"{total[np.abs(total).argmin()]:.1e}. Take a wider one."
             )
         matrix /= total
     return matrix
@@ -157,12 +168,29 @@ class Axis:
 
 
 class Plan(NamedTuple):
-    """What one call does to maps of one size: where pivots are moved to, the grid's phases, a matrix per axis."""
+    """What one call does to maps of one size: where pivots are moved to, the grid's phases, a matrix per axis.
+
+    With `first` the samples are rolled back to where the map was: see `moved`.
+    """
 
     origin: tuple[int, ...]
     counts: tuple[int, ...]
     phases: tuple[int, ...] | None  # None where no two positions have the same phase
     axes: tuple[Axis, ...]
+    sizes: tuple[int, ...]
+    first: tuple[int, ...] | None  # of `place` on each axis; None where samples stay in the frame of the pivot
+
+    def moved(self, pivots: Tensor) -> Tensor | None:
+        """How far samples are rolled so that the first lies less than a step from the first pixel; None: not at all.
+
+        On each axis it lies at p - a + first / 2N + j M / N pixels for a roll by -j.
+        """
+        if self.first is None:
+            return None
+        size, count, first, origin = (
+            torch.tensor(t, device=pivots.device) for t in (self.sizes, self.counts, self.first, self.origin)
+        )
+        return (2 * count * (pivots - origin) + first).div(2 * size, rounding_mode="floor")
 
     @property
     def nbytes(self) -> int:
@@ -171,44 +199,57 @@ class Plan(NamedTuple):
 
 
 def make_plan(
-    like: Tensor, sizes: Sequence[int], counts: Sequence[int], origin: Sequence[int], kernel: Kernel, grid: str
+    like: Tensor,
+    sizes: Sequence[int],
+    counts: Sequence[int],
+    origin: Sequence[int],
+    kernel: Kernel,
+    grid: str,
+    stay: bool = False,
+    back: bool = False,
 ) -> Plan:
-    """The plan for maps of the given sizes, in the accumulation dtype and on the device of `like`."""
+    """The plan for maps of the given sizes, in the accumulation dtype and on the device of `like`.
+
+    `stay`: samples are rolled back. `back`: for the way back, whose matrices keep a constant.
+    """
+    first = tuple(grids.place(m, n, grid)[0] for m, n in zip(sizes, counts)) if stay else None
 
     def make(size: int, count: int) -> Axis:
-        return Axis(_matrix(size, count, kernel, grid, like))
+        return Axis(_matrix(size, count, kernel, grid, back, like))
 
     if torch.compiler.is_compiling():  # sizes may be symbols, which cannot be compared
-        return Plan(tuple(origin), tuple(counts), None, tuple([make(m, n) for m, n in zip(sizes, counts)]))
+        axes = tuple([make(m, n) for m, n in zip(sizes, counts)])
+        return Plan(tuple(origin), tuple(counts), None, axes, tuple(sizes), first)
     axes = tuple(map(functools.cache(make), sizes, counts))  # equal axes share a matrix
-    return Plan(tuple(origin), tuple(counts), grids.all_phases(sizes, counts), axes)
+    return Plan(tuple(origin), tuple(counts), grids.all_phases(sizes, counts), axes, tuple(sizes), first)
 
 
-def _matrix(size: int, count: int, kernel: Kernel, grid: str, like: Tensor) -> Tensor:
+def _matrix(size: int, count: int, kernel: Kernel, grid: str, back: bool, like: Tensor) -> Tensor:
     """`sampling_matrix` in the accumulation dtype and on the device of `like`."""
     if torch.compiler.is_dynamo_compiling() or isinstance(size, torch.SymInt):
-        matrix: Tensor = matrix_op(like.detach(), size, count, kernel.text, grid)
+        matrix: Tensor = matrix_op(like.detach(), size, count, kernel.text, grid, back)
         return matrix
-    return _dense(size, count, kernel, grid).to(device=like.device, dtype=wide(like.dtype))
+    return _dense(size, count, kernel, grid, back).to(device=like.device, dtype=wide(like.dtype))
 
 
 # said in full: torch 2.4 cannot read annotations that are kept as text
-_SCHEMA = "(Tensor like, SymInt size, SymInt count, str kernel, str grid) -> Tensor"
+_SCHEMA = "(Tensor like, SymInt size, SymInt count, str kernel, str grid, bool back=False) -> Tensor"
 
 
 @torch.library.custom_op("shiftproof::sampling_matrix", mutates_args=(), schema=_SCHEMA)
-def matrix_op(like: Tensor, size: int, count: int, kernel: str, grid: str) -> Tensor:
+def matrix_op(like: Tensor, size: int, count: int, kernel: str, grid: str, back: bool = False) -> Tensor:
     """`sampling_matrix` as an operator: what a traced graph calls where the size is known only at run time."""
-    made = _cache.get_like((size, count, kernel, grid), like, lambda: _dense(size, count, parse_kernel(kernel), grid))
+    key = size, count, kernel, grid, back
+    made = _cache.get_like(key, like, lambda: _dense(size, count, parse_kernel(kernel), grid, back))
     return made.clone()  # a graph may write into what an operator returns
 
 
-def _dense(size: int, count: int, kernel: Kernel, grid: str) -> Tensor:
-    return torch.from_numpy(sampling_matrix(size, count, kernel, grid))
+def _dense(size: int, count: int, kernel: Kernel, grid: str, back: bool) -> Tensor:
+    return torch.from_numpy(sampling_matrix(size, count, kernel, grid, back))
 
 
 @matrix_op.register_fake
-def _(like: Tensor, size: int, count: int, kernel: str, grid: str) -> Tensor:
+def _(like: Tensor, size: int, count: int, kernel: str, grid: str, back: bool = False) -> Tensor:
     if torch.onnx.is_in_onnx_export():
         raise ValueError(
             "GHS needs a fixed height and width in ONNX, where its matrices become constants: leave only the "

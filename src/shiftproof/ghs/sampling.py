@@ -19,6 +19,7 @@ from shiftproof import checks
 from shiftproof.cache import Cache
 from shiftproof.ghs import backend, grids
 from shiftproof.ghs.backend.torch_backend import mark_absent
+from shiftproof.ghs.frame import Frame
 from shiftproof.ghs.kernel import GHS, Kernel, parse_kernel
 from shiftproof.ghs.matrix import Plan, make_plan
 from shiftproof.ghs.moments import moments
@@ -27,7 +28,7 @@ from shiftproof.ghs.ties import TIES
 from shiftproof.maps.shifts import circular_shift
 from shiftproof.tensors import is_eager, plain
 
-ANCHORS = ("corner", "center")
+ANCHORS = ("corner", "center", "stay")
 _plans: Cache[Plan] = Cache()
 
 
@@ -94,6 +95,11 @@ class Sampling:
                 "`grid='anchored'` puts a sample on the middle pixel, to which `anchor='center'` moves the pivot: with "
                 "`anchor='corner'` set `grid='periodic'`."
             )
+        if grid == "inclusive" and anchor == "stay":
+            raise ValueError(
+                "`anchor='stay'` rolls samples that are equally spaced around the map, which `grid='inclusive'` does "
+                "not give: set `grid='periodic'` or `grid='anchored'`."
+            )
         return cls(
             ndim,
             checks.per_axis("stride", stride, ndim),
@@ -115,18 +121,26 @@ class Sampling:
             )
         return self.output_size
 
-    def plan(self, x: Tensor) -> Plan:
-        """What a call does to maps such as `x`: checked and made once for each size, dtype and device."""
+    def plan(self, x: Tensor, sizes: Sequence[int] | None = None) -> Plan:
+        """What a call does to maps such as `x`: checked and made once for each size, dtype and device.
+
+        With `sizes` the way back: `x` is returned to maps of these sizes.
+        """
         if not isinstance(x, Tensor) or not is_eager(x) or 0 in x.shape[1:]:
             _refuse_trace()
-            return self._make_plan(x)
-        made_of = self.stride, self.output_size, self.kernel, self.grid, self.anchor
-        return _plans.get((x.shape[2:], x.dtype, x.device, made_of), lambda: self._make_plan(x))
+            return self._make_plan(x, sizes)
+        made_of = self.stride, self.output_size, self.kernel, self.grid, self.anchor, sizes
+        return _plans.get((x.shape[2:], x.dtype, x.device, made_of), lambda: self._make_plan(x, sizes))
 
-    def _make_plan(self, x: Tensor) -> Plan:
-        sizes = checks.maps("x", x, self.ndim).shape[2:]
-        origin = [size // 2 if self.anchor == "center" else 0 for size in sizes]
-        return make_plan(x, sizes, self.counts(sizes), origin, self.kernel, self.grid)
+    def _make_plan(self, x: Tensor, back_to: Sequence[int] | None) -> Plan:
+        sizes = checks.maps("x", x, self.ndim).shape[2:] if back_to is None else back_to
+        origin = [self._origin(size) for size in sizes]
+        stay, back = self.anchor == "stay", back_to is not None
+        return make_plan(x, sizes, self.counts(sizes), origin, self.kernel, self.grid, stay, back)
+
+    def _origin(self, size: int) -> int:
+        """Where the pivot is moved to."""
+        return 0 if self.anchor == "corner" else size // 2
 
     def select(self, x: Tensor, *companions: Tensor) -> Tensor:
         """The pivots of maps (B, C, d1..dn), as (B, n); `companions` break the ties that `x` leaves open."""
@@ -141,6 +155,35 @@ class Sampling:
             return backend.find_and_sample(x, plan, self.pivot_rule, self.ties)
         check_selection(selection, x)
         return backend.sample(x, selection, plan), selection
+
+    def back(self, y: Tensor, selection: Tensor, output_size: int | Sequence[int] | None = None) -> Tensor:
+        """`upsample`: maps (B, C, N1..Nn) at the size and the place of those that `selection` was found on."""
+        checks.maps("y", y, self.ndim)
+        if output_size is None:
+            output_size = [n * s for n, s in zip(y.shape[2:], self.stride)]
+        elif isinstance(output_size, Sequence) and len(output_size) == y.dim():  # as `nn.MaxUnpool2d` takes it
+            output_size = output_size[2:]
+        if isinstance(output_size, Sequence) and any(isinstance(n, torch.SymInt) for n in output_size):
+            sizes = tuple(output_size)  # of another tensor in the graph
+        else:
+            sizes = checks.per_axis("output_size", output_size, self.ndim)
+        if tuple(self.counts(sizes)) != tuple(y.shape[2:]):
+            raise ValueError(
+                f"`output_size` (={sizes}) gives maps of sizes {self.counts(sizes)}, and `y` has {tuple(y.shape[2:])}: "
+                f"give the sizes of the map that was downsampled."
+            )
+        check_selection(selection, y, sizes)
+        return backend.spread(plain(y), selection, self.plan(y, sizes))
+
+    def frame(self, selection: Tensor, sizes: Sequence[int]) -> Frame:
+        """Where the samples lie in maps of the given sizes with the pivots `selection`."""
+        counts = self.counts(sizes)
+        rows = [(*grids.place(m, n, self.grid), self._origin(m)) for m, n in zip(sizes, counts)]
+        first, unit, step, origin = torch.tensor(rows, dtype=torch.int64, device=selection.device).mT
+        offset = unit * (selection - origin) + first  # whole numbers, so that no sample slips to the next step
+        if self.anchor == "stay":
+            offset = offset.remainder(step)
+        return Frame(tuple(sizes), offset.double() / unit, tuple((step.double() / unit).tolist()))
 
 
 @overload
@@ -172,6 +215,7 @@ def ghs2d(  # type: ignore[misc]
 
     * theorem 2: for every input and every circular shift the output is equal, bit for bit on equal shapes and
       memory layouts, ties included (`ties="exact"`);
+    * with `anchor="stay"` the output is equal up to a roll of itself, likewise, and `selection` tells which (`Frame`);
     * linear as long as the pivot does not change, and differentiable to any order;
     * float16 and bfloat16 are multiplied in float32 and rounded once, autocast or not: against float64 the error is at
       most u + 2^-20 times max \|x\| times the largest row sum of \|R\| on each axis, with u = 2^-8 for bfloat16, 2^-11
@@ -184,7 +228,8 @@ def ghs2d(  # type: ignore[misc]
     `kernel`: what the matrix R is made of, `Hermite(...)`, `Local(...)` or the text of one.
     `grid`: output samples `"inclusive"` of both ends (the paper); `"periodic"`, equally spaced around the wrapped axis
     and centred on the map; or `"anchored"`, equally spaced with one on the pixel to which the pivot is moved.
-    `anchor`: the pivot is moved to the `"center"` of the map or to its `"corner"` (the paper).
+    `anchor`: the pivot is moved to the `"center"` of the map or to its `"corner"` (the paper); or the map is to
+    `"stay"`: samples lie where the pivot puts them, and the first is the one less than a step from the first pixel.
     `pivot_rule`: the score whose largest value is the pivot, `"max"` (the paper), `"phase"`, `"energy"` or a function:
     see `select_pivot`.
     `ties`: what decides between equal scores, `"exact"`, `"window"` or `"first"`: see `select_pivot`.
@@ -236,8 +281,8 @@ def _refuse_trace() -> None:
         )
 
 
-def check_selection(selection: Tensor, x: Tensor) -> None:
-    """Refuse pivots that were not found on maps such as `x`."""
+def check_selection(selection: Tensor, x: Tensor, sizes: Sequence[int] | None = None) -> None:
+    """Refuse pivots that were not found on maps such as `x`, or on maps of other `sizes`."""
     if not isinstance(selection, Tensor) or selection.dtype != torch.int64:
         raise TypeError(f"`selection` must be an int64 tensor from `select`, not {checks.shown(selection)}.")
     if selection.device != x.device:
@@ -249,7 +294,7 @@ def check_selection(selection: Tensor, x: Tensor) -> None:
             f"{tuple(x.shape)}: take it from `select` on a map of the same batch."
         )
     if is_eager(selection) and selection.numel():
-        for axis, size in enumerate(x.shape[2:]):
+        for axis, size in enumerate(sizes or x.shape[2:]):
             top = int(selection[..., axis].max())
             if top >= size:
                 raise ValueError(

@@ -7,6 +7,7 @@ from shiftproof.layers.blur import BlurPool, blur_pool
 from shiftproof.layers.convolution import conv
 from shiftproof.layers.front import RollFirst, RollToPivot, make_front, roll_to_pivot
 from shiftproof.layers.ghs import GHS1d, GHS2d, GHS3d
+from shiftproof.layers.ghs_up import GHSUp1d, GHSUp2d, GHSUp3d
 from shiftproof.layers.polyphase import APS, LPS, polyphase_pool, select_component
 from shiftproof.layers.pooling import (
     AvgPool,
@@ -34,6 +35,9 @@ __all__ = [
     "GHS1d",
     "GHS2d",
     "GHS3d",
+    "GHSUp1d",
+    "GHSUp2d",
+    "GHSUp3d",
     "MaxPool",
     "MixedPool",
     "PaddedDownsample",

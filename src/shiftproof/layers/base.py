@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from shiftproof import checks
 from shiftproof.maps.padding import BORDERS
 
-LAWS = ("exact-invariant", "equivariant", "none")
+LAWS = ("exact-invariant", "exact-equivariant", "equivariant", "none")
 
 
 class Downsample(nn.Module):
@@ -37,6 +37,15 @@ class Downsample(nn.Module):
     def selects(self) -> bool:
         """Whether the method takes a decision that branches can share."""
         return type(self).select is not Downsample.select
+
+    @property
+    def exact(self) -> bool:
+        """Whether a network of such layers can be exactly invariant."""
+        return self.law.startswith("exact")
+
+    def settled(self) -> Downsample:
+        """The layer for the last downsampling of a network, so that what comes after it is the same for every shift."""
+        return self
 
     def split(self) -> tuple[nn.Module | None, Downsample]:
         """What to do to the input of a network once (or None), and the layer to use at each place inside it."""

@@ -20,12 +20,14 @@ from torch.utils import _pytree as pytree
 from shiftproof import checks
 from shiftproof.ghs.backend.torch_backend import mark_absent
 from shiftproof.ghs.pivots import Rule, check_rule
-from shiftproof.ghs.sampling import ANCHORS, check_selection, find_pivot
+from shiftproof.ghs.sampling import check_selection, find_pivot
 from shiftproof.layers.base import Downsample
 from shiftproof.maps.gather import take_from
 from shiftproof.maps.shifts import circular_shift, fractional_shift
 from shiftproof.maps.subpixel import shift_to_pixel_zero, subpixel_pivot
 from shiftproof.tensors import channels_last, plain, whole_pixels
+
+ANCHORS = ("corner", "center")
 
 
 def roll_to_pivot(x: Tensor, pivot: Tensor, anchor: str = "center", ndim: int = 2) -> Tensor:
@@ -150,7 +152,7 @@ def make_front(
     if isinstance(aligned, RollToPivot):
         return RollToPivot(aligned.pivot_rule, aligned.anchor, subpixel=subpixel, ndim=layer.ndim), inner
     if front is None:
-        front = subpixel or (inner.law == "exact-invariant" and padding == "circular")
+        front = subpixel or (inner.exact and padding == "circular")
     elif subpixel and not front:
         raise ValueError("`subpixel=True` is done by the front of the network: leave `front=False` out.")
     if front and (padding != "circular" or inner.law == "none"):

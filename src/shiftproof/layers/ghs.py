@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 from torch import Tensor
 
 from shiftproof import checks
+from shiftproof.ghs.frame import Frame
 from shiftproof.ghs.kernel import GHS, GHS_PAPER, Kernel
 from shiftproof.ghs.pivots import Rule
 from shiftproof.ghs.sampling import Sampling
@@ -15,6 +16,7 @@ from shiftproof.layers.base import Downsample
 from shiftproof.layers.registry import register_method
 
 G = TypeVar("G", bound="GHSBase")
+_OPTIONS = ("output_size", "kernel", "grid", "anchor", "pivot_rule", "ties")
 # the layer of the paper to the letter: the pivot at the maximum, in the corner; K = N functions, Eq. 24, zero extension
 PAPER: dict[str, Any] = {"kernel": GHS_PAPER, "grid": "inclusive", "anchor": "corner", "pivot_rule": "max"}
 
@@ -23,7 +25,7 @@ class GHSBase(Downsample):
     """Gaussian-Hermite Sampling for maps of one, two or three dimensions.
 
     * theorem 2: for every input and every circular shift the output is equal, bit for bit on equal shapes and
-      memory layouts, ties included;
+      memory layouts, ties included; with `anchor="stay"` it is equal up to a roll of itself;
     * no parameters and no buffers: checkpoints are those of the network without it.
 
     Shape: (B, C, d1..dn) -> (B, C, ceil(d1/stride)..ceil(dn/stride)), or `output_size`.
@@ -49,7 +51,7 @@ class GHSBase(Downsample):
         `output_size`: the sizes of the output, instead of `stride`.
         `kernel`: what the matrices are made of, `Hermite(...)`, `Local(...)` or the text of one.
         `grid`: where output samples lie, `"anchored"`, `"periodic"` or `"inclusive"` (the paper).
-        `anchor`: where the pivot is moved to, `"center"` or `"corner"` (the paper).
+        `anchor`: where the pivot is moved to, `"center"` or `"corner"` (the paper); or the map is to `"stay"`.
         `pivot_rule`: how the pivot is found, `"phase"`, `"max"` (the paper), `"energy"` or a function of the maps.
         `ties`: what decides between equal scores, `"exact"`, `"window"` or `"first"`.
         `return_selection`: also return the pivots, so that other branches can use them.
@@ -61,16 +63,28 @@ class GHSBase(Downsample):
         self.output_size, self.kernel = self.sampling.output_size, self.sampling.kernel
         self.grid, self.anchor, self.pivot_rule, self.ties = grid, anchor, pivot_rule, ties
         self.return_selection = return_selection
-        self.law = "exact-invariant" if ties == "exact" else "none"
+        exact = "exact-equivariant" if anchor == "stay" else "exact-invariant"
+        self.law = exact if ties == "exact" else "none"
 
     @classmethod
     def paper(cls: type[G], stride: int | Sequence[int] = 2, **options: Any) -> G:
         """The layer of the paper to the letter; `options` change it."""
         return cls(stride, **PAPER | options)
 
+    def settled(self: G) -> G:
+        """With `anchor="stay"` the same layer with the pivot in the center."""
+        if self.anchor != "stay":
+            return self
+        options = {k: getattr(self.sampling, k) for k in _OPTIONS} | {"anchor": "center"}
+        return type(self)(self.stride, return_selection=self.return_selection, **options)
+
     def select(self, x: Tensor, *companions: Tensor) -> Tensor:
         """The pivots of `x`; `companions` share them, and break the ties that `x` itself leaves open."""
         return self.sampling.select(x, *companions)
+
+    def frame(self, selection: Tensor, sizes: Sequence[int]) -> Frame:
+        """Where the samples lie in maps of the given sizes with the pivots `selection`."""
+        return self.sampling.frame(selection, sizes)
 
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """The samples of `x`, and the pivots too if `return_selection` is set."""
@@ -80,8 +94,7 @@ class GHSBase(Downsample):
     def options(self) -> dict[str, Any]:
         """What differs from the defaults."""
         usual = Sampling.of(self.ndim, 2, None, GHS, "anchored", "center", "phase", "exact")
-        names = ("output_size", "kernel", "grid", "anchor", "pivot_rule", "ties")
-        shown = {k: v for k in names if (v := getattr(self.sampling, k)) != getattr(usual, k)}
+        shown = {k: v for k in _OPTIONS if (v := getattr(self.sampling, k)) != getattr(usual, k)}
         return shown | ({"return_selection": True} if self.return_selection else {})
 
 
@@ -112,10 +125,10 @@ class GHS3d(GHSBase):
 _BY_NDIM: dict[int, type[GHSBase]] = {1: GHS1d, 2: GHS2d, 3: GHS3d}
 
 
-@register_method("ghs", options_of=GHSBase)
+@register_method("ghs", options_of=GHSBase, defaults={"anchor": "stay"})
 def ghs(channels: int, stride: int | Sequence[int], padding: str, ndim: int, **options: Any) -> GHSBase:
-    """GHS as this package recommends it. It has no border to pad: `padding` is accepted and has no effect."""
-    return _BY_NDIM[checks.dimensions(ndim)](stride, **options)
+    """GHS as this package recommends it for networks, where maps stay in place. `padding` has no effect."""
+    return _BY_NDIM[checks.dimensions(ndim)](stride, **{"anchor": "stay"} | options)
 
 
 @register_method("ghs-paper", options_of=GHSBase, defaults=PAPER)

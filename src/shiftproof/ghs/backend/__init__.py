@@ -43,6 +43,16 @@ def sample(x: Tensor, pivots: Tensor, plan: Plan) -> Tensor:
     return _sample(x, pivots, plan)
 
 
+def spread(y: Tensor, pivots: Tensor, plan: Plan) -> Tensor:
+    """The transpose of `sample` as a function of its own: maps (B, C, N1..Nn) at the place of the pivots."""
+    run, back = partial(_transpose, plan=plan), partial(_sample, plan=plan)
+    if is_eager(y) and has_derivative(y):
+        out: Tensor = _Sample.apply(y, pivots, run, back)  # type: ignore[no-untyped-call]
+    else:
+        out = run(y, pivots)
+    return torch_backend.mark_absent(out, pivots)
+
+
 def find_and_sample(x: Tensor, plan: Plan, rule: str | Rule, ties: str) -> tuple[Tensor, Tensor]:
     """`sample` at the pivots of `find`, and these; compiled code reads each map once."""
     if not (rule in native.RULES and is_eager(x) and native.fits(x)):

@@ -51,6 +51,7 @@ typedef struct {
   int64_t *pivots;                      /* (samples, 2) */
   uint8_t *undecided;                   /* (samples), or NULL: samples that are not sampled */
   long origin[2];                       /* where they are moved to */
+  long first_sample[2], stay;           /* as in grids.py; whether samples are rolled back: `Plan.moved` */
   long phases[2];                       /* of the grid on both axes; 0 where the largest value decides alone */
   int together, transpose;              /* pixels lie together; transpose: the output is rolled, not the input */
   long pieces;                          /* in which one sample is worked on: planes, or stretches of rows */
@@ -61,10 +62,21 @@ INLINE long smaller(long a, long b) { return a < b ? a : b; }
 INLINE long wrap(long i, long n) { return ((i % n) + n) % n; }
 INLINE long around(long i, long n) { return i < n ? i : i - n; } /* for i < 2 n */
 
-/* where the rolled map of a sample begins */
-INLINE void start(const job *t, long sample, long *r, long *c) {
-  *r = wrap(t->pivots[2 * sample] - t->origin[0], t->transpose ? t->n1 : t->h);
-  *c = wrap(t->pivots[2 * sample + 1] - t->origin[1], t->transpose ? t->n2 : t->w);
+/* where the rolled map of a sample begins, and where its rolled samples begin, on one axis: `Plan.moved` */
+INLINE void start(const job *t, long sample, int axis, long *map, long *samples) {
+  long in = axis ? t->w : t->h, out = axis ? t->n2 : t->n1, size = t->transpose ? out : in, count = t->transpose ? in : out;
+  long at = t->pivots[2 * sample + axis] - t->origin[axis], place = 2 * count * at + t->first_sample[axis];
+  *map = wrap(at, size);
+  *samples = t->stay ? wrap((place - wrap(place, 2 * size)) / (2 * size), count) : 0;
+}
+
+/* where what is read of a sample begins, and where what is written */
+INLINE void starts(const job *t, long sample, long from[2], long to[2]) {
+  for (int axis = 0; axis < 2; axis++)
+    if (t->transpose)
+      start(t, sample, axis, to + axis, from + axis);
+    else
+      start(t, sample, axis, from + axis, to + axis);
 }
 
 /* how many floats `planes`, `pixels` and the searches need to work with */
@@ -162,26 +174,27 @@ CLONES static void planes(const job *t, float *scratch, long from, long to) {
   for (long p = from; p < to; p++) {
     const float *in = t->in + p * size;
     float *out = t->out + p * n1 * n2;
-    long r, c;
+    long begin[2], end[2];
     if (t->undecided && t->undecided[p / t->channels]) continue;
-    start(t, p / t->channels, &r, &c);
+    starts(t, p / t->channels, begin, end);
     if (t->w < LANES && (t->samples * t->channels - p - 1) * size < LANES) /* nothing readable after it */
       in = memcpy(copy, in, sizeof(float) * size);
+    const int rolled = end[0] || end[1];
     const product down = {.m = n1, .k = t->h, .n = t->w, .a = t->first, .b = in, .ldb = t->w,
-                          .from = t->transpose ? 0 : r, .c = middle, .ldc = wide};
+                          .from = begin[0], .c = middle, .ldc = wide};
     for (long i = 0; i < n1; i += ROWS) rows(&down, i);
     for (long i = 0, count; i < n1; i += count) {
       count = n1 - i < LINES ? 1 : LINES;
       const float *row = middle + i * wide;
-      float *to = t->transpose ? some : out + i * n2;
+      float *to = rolled ? some : out + i * n2;
       if (count == 1) /* a number the compiler knows */
-        lines(1, t->w, n2, &t->second, row, wide, t->transpose ? 0 : c, to, n2);
+        lines(1, t->w, n2, &t->second, row, wide, begin[1], to, n2);
       else
-        lines(LINES, t->w, n2, &t->second, row, wide, t->transpose ? 0 : c, to, n2);
-      for (long k = 0; t->transpose && k < count; k++) { /* rolled */
-        float *end = out + around(r + i + k, n1) * n2;
-        memcpy(end + c, some + k * n2, sizeof(float) * (n2 - c));
-        memcpy(end, some + (k + 1) * n2 - c, sizeof(float) * c);
+        lines(LINES, t->w, n2, &t->second, row, wide, begin[1], to, n2);
+      for (long k = 0; rolled && k < count; k++) {
+        float *line = out + around(end[0] + i + k, n1) * n2;
+        memcpy(line + end[1], some + k * n2, sizeof(float) * (n2 - end[1]));
+        memcpy(line, some + (k + 1) * n2 - end[1], sizeof(float) * end[1]);
       }
     }
   }
@@ -193,25 +206,24 @@ CLONES static void pixels(const job *t, float *scratch, long from, long to) {
   const long line = t->w * t->channels, narrow = t->n2 * t->channels;
   float *middle = scratch, *copy = middle + t->h * narrow + LANES, *done = copy + line + LANES;
   for (long unit = from; unit < to; unit++) {
-    long b = unit / t->pieces, piece = unit % t->pieces, r, c;
+    long b = unit / t->pieces, piece = unit % t->pieces, begin[2], end[2];
     long groups = (t->n1 + ROWS - 1) / ROWS, first = groups * piece / t->pieces * ROWS;
     long last = smaller(groups * (piece + 1) / t->pieces * ROWS, t->n1);
     if (t->undecided && t->undecided[b]) continue;
-    start(t, b, &r, &c);
+    starts(t, b, begin, end);
     product down = {.m = t->n1, .k = t->h, .n = narrow, .a = t->first, .b = middle, .ldb = narrow,
-                    .c = t->out + b * t->n1 * narrow, .ldc = narrow, .to = t->transpose ? r : 0};
+                    .c = t->out + b * t->n1 * narrow, .ldc = narrow, .to = end[0]};
     memset(done, 0, sizeof(float) * t->h);
     for (long i = first; i < last; i += ROWS) {
       for (long p = 0; p < t->first.taps; p++) {
-        long at = around(t->first.start[i / ROWS] + p, t->h), row = t->transpose ? at : around(r + at, t->h);
+        long at = around(t->first.start[i / ROWS] + p, t->h), row = around(begin[0] + at, t->h);
         if (done[at]) continue;
         done[at] = 1;
         const float *in = t->in + (b * t->h + row) * line;
         if (t->channels < LANES && ((t->samples - b) * t->h - row - 1) * line < LANES) /* nothing readable after it */
           in = memcpy(copy, in, sizeof(float) * line);
         const product along = {.m = t->n2, .k = t->w, .n = t->channels, .a = t->second, .b = in, .ldb = t->channels,
-                               .from = t->transpose ? 0 : c, .c = middle + at * narrow, .ldc = t->channels,
-                               .to = t->transpose ? c : 0};
+                               .from = begin[1], .c = middle + at * narrow, .ldc = t->channels, .to = end[1]};
         for (long j = 0; j < t->n2; j += ROWS) rows(&along, j);
       }
       rows(&down, i);
@@ -401,7 +413,7 @@ CLONES static int search_phases(const job *t, float *scratch, long b) {
 }
 
 /* Find the pivots (`search`), sample the maps there (`out`), or both, sample after sample while it is in the cache.
-   sizes: samples, channels, h, w, n1, n2, the origin, taps of both matrices, phases; bands: weights and starts of the
+   sizes: samples, channels, h, w, n1, n2, the origin, taps of both matrices, phases, first samples, stay; bands: weights and starts of the
    first matrix, then of the second; see `job` for the rest. A search flags the samples that have NaN or their largest
    value at several positions. Returns 0, UNDECIDED where a flag is set, or NO_MEMORY. */
 int shiftproof_sample(const float *in, float *out, const int64_t *sizes, const void *const *bands, int64_t *pivots,
@@ -409,7 +421,7 @@ int shiftproof_sample(const float *in, float *out, const int64_t *sizes, const v
   job t = {.in = in, .out = out, .samples = sizes[0], .channels = sizes[1], .h = sizes[2], .w = sizes[3],
            .n1 = sizes[4], .n2 = sizes[5], .pivots = pivots, .undecided = undecided, .origin = {sizes[6], sizes[7]},
            .first = {bands[0], bands[1], sizes[8]}, .second = {bands[2], bands[3], sizes[9]},
-           .phases = {sizes[10], sizes[11]}, .together = together, .transpose = transpose};
+           .phases = {sizes[10], sizes[11]}, .first_sample = {sizes[12], sizes[13]}, .stay = sizes[14], .together = together, .transpose = transpose};
   int code = 0;
   if (search && out && t.samples < 2 * threads) { /* too few to share them out */
     code = shiftproof_sample(in, NULL, sizes, bands, pivots, undecided, 1, together, 0, threads);

@@ -23,7 +23,7 @@ RULES = ("max", "phase")  # the pivot rules that C knows
 
 _LANES, _ROWS = 16, 4  # as in native.c
 _UNDECIDED, _NO_MEMORY = 1, 2  # what it returns, as in native.c
-_Sizes, _Bands = ctypes.c_int64 * 12, ctypes.c_void_p * 4
+_Sizes, _Bands = ctypes.c_int64 * 15, ctypes.c_void_p * 4
 _THREADED = 1_000_000  # operations below which a second thread does not pay
 # what C reads and writes, whatever torch's defaults are
 _FLOATS: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
@@ -133,10 +133,11 @@ def _call(
     bands = [_band(axis, transpose, rows) for axis, rows in zip(axes, (_ROWS, _ROWS if together else _LANES))]
     taps = [weights.shape[1] for weights, _ in bands] or [0, 0]
     counts, origin = (1, 1) if out is None else out.shape[2:], (0, 0) if plan is None else plan.origin
+    first = None if plan is None else plan.first
     code: int = library.shiftproof_sample(
         x.data_ptr(),
         out.data_ptr() if out is not None else None,
-        _Sizes(*x.shape, *counts, *origin, *taps, *(phases or (0, 0))),
+        _Sizes(*x.shape, *counts, *origin, *taps, *(phases or (0, 0)), *(first or (0, 0)), first is not None),
         _Bands(*(t.data_ptr() for band in bands for t in band)),
         pivots.data_ptr(),
         undecided.data_ptr() if undecided is not None else None,

@@ -12,15 +12,21 @@ import torch
 from torch import Tensor
 
 from shiftproof.ghs.matrix import Plan
-from shiftproof.maps.gather import roll_indices, take_from
+from shiftproof.maps.gather import take_from
 from shiftproof.tensors import autocast_off, channels_last
 
 
 def sample(x: Tensor, pivots: Tensor, plan: Plan) -> Tensor:
-    """Roll each map so that its pivot p lies at the origin a, F^[a - p] (Eq. 19), then R F R^T (Eqs. 20 and 22)."""
+    """Roll each map so that its pivot p lies at the origin a, F^[a - p] (Eq. 19), then R F R^T (Eqs. 20 and 22).
+
+    Then roll the samples back, if the plan has them stay.
+    """
     matrices = [axis.dense for axis in plan.axes]
     aligned = take_from(x, pivots, plan.origin)  # (B, C, d1..dn)
     out = products(aligned.to(matrices[0].dtype), matrices)  # (B, C, N1..Nn)
+    moved = plan.moved(pivots)
+    if moved is not None:
+        out = take_from(out, -moved)
     return mark_absent(out, pivots).to(x.dtype)
 
 
@@ -29,12 +35,10 @@ def transpose(g: Tensor, pivots: Tensor, plan: Plan) -> Tensor:
     matrices = [axis.dense for axis in plan.axes]
     if g.numel() == 0:
         return g.new_zeros(*g.shape[:2], *(m.shape[1] for m in matrices))
-    work = g.to(matrices[0].dtype)
-    if channels_last(g):
-        full = products(work, [m.mT for m in matrices])
-        return take_from(full, -pivots, [-o for o in plan.origin]).to(g.dtype)
-    with autocast_off(g):
-        return _rolled_products(work, pivots, plan.origin, matrices).to(g.dtype)
+    moved = plan.moved(pivots)
+    work = (g if moved is None else take_from(g, moved)).to(matrices[0].dtype)
+    full = products(work, [m.mT for m in matrices])
+    return take_from(full, -pivots, [-o for o in plan.origin]).to(g.dtype)
 
 
 def mark_absent(out: Tensor, pivots: Tensor) -> Tensor:
@@ -62,25 +66,3 @@ def _multiply(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
             slabs = out.reshape(math.prod(before), out.shape[axis], math.prod(after))
             out = torch.bmm(matrix.expand(slabs.shape[0], -1, -1), slabs).view(*before, matrix.shape[0], *after)
     return out
-
-
-def _rolled_products(g: Tensor, pivots: Tensor, origin: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
-    """Multiply by R^T with its rows rolled, which saves rolling the map back: the faster way for contiguous maps.
-
-    The sums run over the outputs, whose order stays, so this is the same arithmetic.
-    """
-    lead = pivots.shape[0]
-    out = g.contiguous()
-    after = 1
-    for axis in reversed(range(len(matrices))):
-        count, size = matrices[axis].shape
-        # row i of the rolled R^T is row (i - p + a) of R^T
-        i = torch.as_tensor(roll_indices(-pivots[:, axis], -origin[axis], size))
-        rolled = matrices[axis].mT.contiguous().index_select(0, i.flatten()).view(lead, 1, size, count)
-        if after == 1:
-            out = out.reshape(lead, -1, count) @ rolled[:, 0].mT
-        else:
-            slabs = out.reshape(lead, -1, count, after)
-            out = rolled.expand(-1, slabs.shape[1], -1, -1) @ slabs
-        after *= size
-    return out.reshape(*g.shape[:2], *(m.shape[1] for m in matrices))
