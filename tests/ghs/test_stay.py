@@ -1,5 +1,7 @@
 """`anchor="stay"`: the grid takes the phase of the pivot, the map keeps its place."""
 
+import math
+from fractions import Fraction
 from typing import Any
 from unittest import mock
 
@@ -54,6 +56,23 @@ def test_in_other_dimensions_and_precisions(ndim: int, dtype: torch.dtype) -> No
     sizes = (5, 4, 3)[:ndim]
     x = torch.cat(list(hard_maps(sizes).values())[:4]).to(dtype)
     stays(LAYERS[ndim](2, anchor="stay", return_selection=True), x)
+
+
+@pytest.mark.parametrize("sizes", [(8, 12), (7, 9), (6, 5)])
+@pytest.mark.parametrize("stride", [2, 3])
+def test_it_is_the_centred_output_rolled(stride: int, sizes: tuple[int, int]) -> None:
+    """By as many steps as bring the first sample to the first pixel, counted in fractions."""
+    x = torch.randn(6, 2, *sizes)
+    expected, selection = ghs2d(x, stride, return_selection=True)
+    rows = []
+    for sample, pivot in zip(expected, selection.tolist()):
+        for axis, (p, m) in enumerate(zip(pivot, sizes), start=1):
+            n = -(-m // stride)
+            on_pixels = m % 2 == 0 or n % 2 == 1  # whether a sample is on the middle pixel
+            first = m // 2 - n // 2 * Fraction(m, n) if on_pixels else Fraction(m, 2 * n) - Fraction(1, 2)
+            sample = sample.roll(math.floor((p - m // 2 + first) / Fraction(m, n)), axis)
+        rows.append(sample)
+    assert same_bits(ghs2d(x, stride, anchor="stay"), torch.stack(rows))
 
 
 @pytest.mark.parametrize("size", [8, 9, 12, 15])
@@ -116,6 +135,17 @@ def test_exported_with_open_sizes() -> None:
     for sizes in ((8, 10), (7, 9), (12, 5)):
         x = torch.randn(3, 3, *sizes)
         assert torch.allclose(program(x), layer(x), atol=1e-5)
+
+
+def test_layers_of_networks_stay() -> None:
+    """With the options they had; the paper's layer, whose grid has ends, is left alone."""
+    layer = GHS2d(3, kernel=Local(4), ties="window", return_selection=True)
+    twin = GHS2d(3, kernel=Local(4), ties="window", return_selection=True, anchor="stay")
+    assert repr(layer.staying()) == repr(twin)
+    assert twin.staying() is twin
+    assert GHS2d.paper().staying().anchor == "corner"
+    inclusive = GHS2d(2, grid="inclusive")
+    assert inclusive.staying() is inclusive
 
 
 def test_what_cannot_be_rolled_is_refused() -> None:

@@ -193,7 +193,7 @@ def cases(draw: st.DrawFn, method: str) -> Case:
     anchor = options.get("anchor") if method != "align" else None  # its own, not that of `inner`
     grid = options.get("grid", "inclusive" if paper else "anchored")
     refused = {("corner", "anchored"), ("stay", "inclusive")}
-    if (anchor or ("corner" if paper else "stay"), grid) in refused:
+    if (anchor or ("corner" if paper else "center"), grid) in refused:
         options |= {"grid": "periodic"}
     return Case(
         method,

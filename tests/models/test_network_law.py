@@ -15,8 +15,7 @@ def stack(method: str, size: int = 32) -> nn.Sequential:
     channels = 3
     for width in (8, 16):
         layers += [nn.Conv2d(channels, width, 3, padding=1, padding_mode="circular"), nn.BatchNorm2d(width), nn.ReLU()]
-        down = create_downsample(method, channels=width)
-        layers.append(down if width < 16 else down.settled())
+        layers.append(create_downsample(method, channels=width))
         channels = width
     layers += [nn.Flatten(), nn.Linear(channels * (size // 4) ** 2, 10)]
     model = nn.Sequential(*layers).eval()

@@ -40,7 +40,7 @@ def rewrite(
     earlier = leading_to(traced.graph, set(sites))
     for number, group in enumerate(plan.groups, start=1):
         last = padding == "circular" and group[0].op.node not in earlier
-        make_here: Make = (lambda *a: make(*a).settled()) if last else make
+        make_here: Make = make if last else lambda *a: make(*a).staying()
         replaced += _insert_downsampling(traced, group, values, make_here, number)
     for op in sites.values():
         if op.kind == "slice":

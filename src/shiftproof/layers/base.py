@@ -43,8 +43,8 @@ class Downsample(nn.Module):
         """Whether a network of such layers can be exactly invariant."""
         return self.law.startswith("exact")
 
-    def settled(self) -> Downsample:
-        """The layer for the last downsampling of a network, so that what comes after it is the same for every shift."""
+    def staying(self) -> Downsample:
+        """The layer that networks use where maps should keep their place: at every downsampling but the last."""
         return self
 
     def split(self) -> tuple[nn.Module | None, Downsample]:

@@ -71,11 +71,11 @@ class GHSBase(Downsample):
         """The layer of the paper to the letter; `options` change it."""
         return cls(stride, **PAPER | options)
 
-    def settled(self: G) -> G:
-        """With `anchor="stay"` the same layer with the pivot in the center."""
-        if self.anchor != "stay":
+    def staying(self: G) -> G:
+        """The same layer with `anchor="stay"`; layers that move the pivot to a corner, or have ends, are left alone."""
+        if self.anchor != "center" or self.grid == "inclusive":
             return self
-        options = {k: getattr(self.sampling, k) for k in _OPTIONS} | {"anchor": "center"}
+        options = {k: getattr(self.sampling, k) for k in _OPTIONS} | {"anchor": "stay"}
         return type(self)(self.stride, return_selection=self.return_selection, **options)
 
     def select(self, x: Tensor, *companions: Tensor) -> Tensor:
@@ -125,10 +125,10 @@ class GHS3d(GHSBase):
 _BY_NDIM: dict[int, type[GHSBase]] = {1: GHS1d, 2: GHS2d, 3: GHS3d}
 
 
-@register_method("ghs", options_of=GHSBase, defaults={"anchor": "stay"})
+@register_method("ghs", options_of=GHSBase)
 def ghs(channels: int, stride: int | Sequence[int], padding: str, ndim: int, **options: Any) -> GHSBase:
-    """GHS as this package recommends it for networks, where maps stay in place. `padding` has no effect."""
-    return _BY_NDIM[checks.dimensions(ndim)](stride, **{"anchor": "stay"} | options)
+    """GHS as this package recommends it. It has no border to pad: `padding` is accepted and has no effect."""
+    return _BY_NDIM[checks.dimensions(ndim)](stride, **options)
 
 
 @register_method("ghs-paper", options_of=GHSBase, defaults=PAPER)

@@ -208,8 +208,8 @@ class E2SFCNN(nn.Module):
                 around, border = kernel // 2, "circular"
             outputs = FieldType(space, [space.regular_repr] * max(1, round(width * count)))
             layer = make(outputs.size, 2).split()[1] if i in POOLED else None
-            if layer is not None and (i == POOLED[-1] or geometry == "reference"):
-                layer = layer.settled()  # beside borders only the pivot in the center keeps the logits of rotations
+            if layer is not None and i < POOLED[-1] and geometry == "circular":
+                layer = layer.staying()  # beside borders only the pivot in the center keeps the logits of rotations
             conv = SteerableConv(fields, outputs, kernel, around, border)
             self.blocks.append(E2Block(conv, layer))
             fields = outputs

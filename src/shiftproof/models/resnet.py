@@ -148,8 +148,8 @@ class ResNet(nn.Module):
         checks.choice("stem", stem, STEMS)
         checks.choice("head", head, HEADS)
         self.front, _ = make_front(make(in_channels, 2), padding, front, subpixel)
-        inner: Make = lambda channels, stride: make(channels, stride).split()[1]  # noqa: E731
-        last: Make = (lambda *a: inner(*a).settled()) if padding == "circular" else inner
+        last: Make = lambda channels, stride: make(channels, stride).split()[1]  # noqa: E731
+        inner: Make = lambda channels, stride: last(channels, stride).staying()  # noqa: E731
         reductions = len(depths) - 1
         width = widths[0]
         self.stem_down: nn.Module | None = None
@@ -170,7 +170,8 @@ class ResNet(nn.Module):
             blocks = []
             for j in range(depth):
                 stride = 2 if i > 0 and j == 0 else 1
-                blocks.append(block(channels, width, stride, last if i == len(depths) - 1 else inner, padding, share))
+                ends = padding == "circular" and i == len(depths) - 1  # after which maps are the same for every shift
+                blocks.append(block(channels, width, stride, last if ends else inner, padding, share))
                 channels = block.expansion * width
             self.stages.append(f"layer{i + 1}")
             self.add_module(self.stages[-1], nn.Sequential(*blocks))
