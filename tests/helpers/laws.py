@@ -11,7 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from shiftproof.ghs.borders import _weights
 from shiftproof.ghs.functions import hermite_series
+from shiftproof.ghs.kernel import Local
+from shiftproof.maps.padding import continued
 
 # one table for all tests: what rounding may do, by dtype
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -167,3 +170,18 @@ def blur_oracle(x: Tensor, stride: int, taps: int, padding: str) -> Tensor:
             if value is not None:
                 at(out, j).add_(weight * value)
     return out
+
+
+def between_borders(x: Tensor, selection: Tensor, stride: int, kernel: Local, padding: str) -> Tensor:
+    """Sample by sample: the weighted mean of the pixels around p mod stride + i stride on each axis."""
+    weights = _weights(kernel, stride)
+    reach = len(weights) // 2
+    samples = []
+    for sample, pivot in zip(x[:, None], selection.tolist()):
+        for axis, p in enumerate(pivot, start=2):
+            places = range(p % stride, p % stride + -(-sample.shape[axis] // stride) * stride, stride)
+            lines = [continued(sample, axis, i - reach, len(weights), padding) for i in places]
+            shape = [-1 if d == axis else 1 for d in range(x.dim())]
+            sample = torch.stack([(line * weights.view(shape)).sum(axis) for line in lines], axis)
+        samples.append(sample[0])
+    return torch.stack(samples)

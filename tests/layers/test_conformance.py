@@ -18,6 +18,7 @@ from helpers.laws import (
     all_shifts,
     at,
     best_position,
+    between_borders,
     blur_oracle,
     max_oracle,
     outside,
@@ -26,7 +27,7 @@ from helpers.laws import (
 )
 from helpers.tracers import DYNAMIC, quiet, to_onnx
 from shiftproof import layers
-from shiftproof.ghs.kernel import GHS, GHS_PAPER, Kernel
+from shiftproof.ghs.kernel import GHS, GHS_PAPER, Kernel, Local
 from shiftproof.ghs.matrix import sampling_matrix
 from shiftproof.ghs.sampling import find_pivot, ghs2d
 from shiftproof.invariance import assert_shift_equivariant, assert_shift_invariant, same_bits
@@ -190,6 +191,9 @@ def lps_oracle(layer: Any, x: Tensor) -> Tensor:
 def ghs_oracle(kernel: Kernel, grid: str, centre: bool) -> Callable[[Downsample, Tensor], Tensor]:
     def oracle(layer: Downsample, x: Tensor) -> Tensor:
         counts = [-(-m // layer.stride[0]) for m in x.shape[2:]]
+        if layer.padding != "circular":
+            pivots = find_pivot(x, rule="phase", counts=counts)
+            return between_borders(x, pivots, layer.stride[0], Local(0), str(layer.padding))
         out = aligned(x, [m // 2 if centre else 0 for m in x.shape[2:]], counts if centre else ())
         for axis, (m, n) in enumerate(zip(x.shape[2:], counts), start=2):
             matrix = torch.from_numpy(sampling_matrix(m, n, kernel, grid))
@@ -384,7 +388,7 @@ def claims_hold(layer: Downsample, x: Tensor) -> None:
 def test_law(method: str, padding: str) -> None:
     """The law it claims holds, and no other; a border that does not wrap ends the law of those that pad."""
     layer = make(method, padding=padding)
-    pads = method in ("aps", "lps") and padding != "circular"
+    pads = method in ("aps", "lps", "ghs") and padding != "circular"
     assert layer.law == ("none" if pads else CASES[method].law)
     assert layer.law in LAWS
     claims_hold(layer, torch.randn(2, 3, 8, 8))

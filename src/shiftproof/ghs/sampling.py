@@ -19,12 +19,14 @@ from shiftproof import checks
 from shiftproof.cache import Cache
 from shiftproof.ghs import backend, grids
 from shiftproof.ghs.backend.torch_backend import mark_absent
+from shiftproof.ghs.borders import sample_between_borders
 from shiftproof.ghs.frame import Frame
-from shiftproof.ghs.kernel import GHS, Kernel, parse_kernel
+from shiftproof.ghs.kernel import GHS, Kernel, Local, parse_kernel
 from shiftproof.ghs.matrix import Plan, make_plan
 from shiftproof.ghs.moments import moments
 from shiftproof.ghs.pivots import Rule, check_rule
 from shiftproof.ghs.ties import TIES
+from shiftproof.maps.padding import BORDERS
 from shiftproof.maps.shifts import circular_shift
 from shiftproof.tensors import is_eager, plain
 
@@ -75,6 +77,7 @@ class Sampling:
     anchor: str
     pivot_rule: str | Rule
     ties: str
+    padding: str = "circular"
 
     @classmethod
     def of(
@@ -87,6 +90,7 @@ class Sampling:
         anchor: str,
         pivot_rule: str | Rule,
         ties: str,
+        padding: str = "circular",
     ) -> Sampling:
         """The arguments in one form, so that equal ones are equal; a wrong one, or a wrong combination, is refused."""
         checks.choice("anchor", anchor, ANCHORS)
@@ -100,15 +104,24 @@ class Sampling:
                 "`anchor='stay'` rolls samples that are equally spaced around the map, which `grid='inclusive'` does "
                 "not give: set `grid='periodic'` or `grid='anchored'`."
             )
+        kernel = parse_kernel(kernel)
+        if checks.choice("padding", padding, BORDERS) != "circular" and not (
+            isinstance(kernel, Local) and anchor == "stay" and output_size is None
+        ):
+            raise ValueError(
+                f"`padding={padding!r}` needs a kernel with a window, on maps that stay in place, at a whole stride: "
+                f"set `kernel=Local(...)` and `anchor='stay'`, and leave `output_size` out."
+            )
         return cls(
             ndim,
             checks.per_axis("stride", stride, ndim),
             None if output_size is None else checks.per_axis("output_size", output_size, ndim),
-            parse_kernel(kernel),
+            kernel,
             grid,
             anchor,
             check_rule(pivot_rule),
             checks.choice("ties", ties, TIES),
+            padding,
         )
 
     def counts(self, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -150,6 +163,11 @@ class Sampling:
     def __call__(self, x: Tensor, selection: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The samples of maps (B, C, d1..dn), and the pivots they were taken at: `selection`, or those of `select`."""
         x = plain(x)
+        if isinstance(self.kernel, Local) and self.padding != "circular":
+            selection = self.select(x) if selection is None else selection
+            check_selection(selection, x)
+            samples = sample_between_borders(x, selection, self.stride, self.kernel, self.padding)
+            return mark_absent(samples, selection), selection
         plan = self.plan(x)
         if selection is None:
             return backend.find_and_sample(x, plan, self.pivot_rule, self.ties)
@@ -179,6 +197,8 @@ class Sampling:
         """Where the samples lie in maps of the given sizes with the pivots `selection`."""
         counts = self.counts(sizes)
         rows = [(*grids.place(m, n, self.grid), self._origin(m)) for m, n in zip(sizes, counts)]
+        if self.padding != "circular":
+            rows = [(0, 1, s, 0) for s in self.stride]
         first, unit, step, origin = torch.tensor(rows, dtype=torch.int64, device=selection.device).mT
         offset = unit * (selection - origin) + first  # whole numbers, so that no sample slips to the next step
         if self.anchor == "stay":
@@ -204,6 +224,7 @@ def ghs2d(  # type: ignore[misc]
     anchor: str = "center",
     pivot_rule: str | Rule = "phase",
     ties: str = "exact",
+    padding: str = "circular",
     selection: Tensor | None = None,
     return_selection: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -233,6 +254,8 @@ def ghs2d(  # type: ignore[misc]
     `pivot_rule`: the score whose largest value is the pivot, `"max"` (the paper), `"phase"`, `"energy"` or a function:
     see `select_pivot`.
     `ties`: what decides between equal scores, `"exact"`, `"window"` or `"first"`: see `select_pivot`.
+    `padding`: `"circular"`, or for networks that keep their padding `"zeros"`, `"reflect"` or `"replicate"`. The map is
+    then continued beyond its border, and nothing is guaranteed under circular shifts; with `Local(...)` and `"stay"`.
     `selection`: the pivots of another branch, instead of a search.
     `return_selection`: also return the pivots, so that another branch can use them.
 
@@ -248,7 +271,7 @@ def ghs2d(  # type: ignore[misc]
     >>> bool((ghs2d(x.roll((3, 8), (2, 3))) == y).all())
     True
     """
-    sampling = Sampling.of(2, stride, output_size, kernel, grid, anchor, pivot_rule, ties)
+    sampling = Sampling.of(2, stride, output_size, kernel, grid, anchor, pivot_rule, ties, padding)
     y, selection = sampling(x, selection)
     return (y, selection) if return_selection else y
 

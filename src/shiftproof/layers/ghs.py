@@ -9,14 +9,14 @@ from torch import Tensor
 
 from shiftproof import checks
 from shiftproof.ghs.frame import Frame
-from shiftproof.ghs.kernel import GHS, GHS_PAPER, Kernel
+from shiftproof.ghs.kernel import GHS, GHS_PAPER, Kernel, Local, parse_kernel
 from shiftproof.ghs.pivots import Rule
 from shiftproof.ghs.sampling import Sampling
 from shiftproof.layers.base import Downsample
 from shiftproof.layers.registry import register_method
 
 G = TypeVar("G", bound="GHSBase")
-_OPTIONS = ("output_size", "kernel", "grid", "anchor", "pivot_rule", "ties")
+_OPTIONS = ("output_size", "kernel", "grid", "anchor", "pivot_rule", "ties", "padding")
 # the layer of the paper to the letter: the pivot at the maximum, in the corner; K = N functions, Eq. 24, zero extension
 PAPER: dict[str, Any] = {"kernel": GHS_PAPER, "grid": "inclusive", "anchor": "corner", "pivot_rule": "max"}
 
@@ -43,6 +43,7 @@ class GHSBase(Downsample):
         anchor: str = "center",
         pivot_rule: str | Rule = "phase",
         ties: str = "exact",
+        padding: str = "circular",
         return_selection: bool = False,
     ) -> None:
         """What the layer does, whatever the maps.
@@ -54,17 +55,19 @@ class GHSBase(Downsample):
         `anchor`: where the pivot is moved to, `"center"` or `"corner"` (the paper); or the map is to `"stay"`.
         `pivot_rule`: how the pivot is found, `"phase"`, `"max"` (the paper), `"energy"` or a function of the maps.
         `ties`: what decides between equal scores, `"exact"`, `"window"` or `"first"`.
+        `padding`: what is beyond the border, `"circular"`, or `"zeros"`, `"reflect"` or `"replicate"` with `Local(...)`
+        and `anchor="stay"`; then nothing is guaranteed under circular shifts.
         `return_selection`: also return the pivots, so that other branches can use them.
 
         See `ghs2d` for details.
         """
         super().__init__(stride, self.dimensions)
-        self.sampling = Sampling.of(self.ndim, stride, output_size, kernel, grid, anchor, pivot_rule, ties)
+        self.sampling = Sampling.of(self.ndim, stride, output_size, kernel, grid, anchor, pivot_rule, ties, padding)
         self.output_size, self.kernel = self.sampling.output_size, self.sampling.kernel
-        self.grid, self.anchor, self.pivot_rule, self.ties = grid, anchor, pivot_rule, ties
+        self.grid, self.anchor, self.pivot_rule, self.ties, self.padding = grid, anchor, pivot_rule, ties, padding
         self.return_selection = return_selection
         exact = "exact-equivariant" if anchor == "stay" else "exact-invariant"
-        self.law = exact if ties == "exact" else "none"
+        self.law = exact if ties == "exact" and padding == "circular" else "none"
 
     @classmethod
     def paper(cls: type[G], stride: int | Sequence[int] = 2, **options: Any) -> G:
@@ -127,7 +130,12 @@ _BY_NDIM: dict[int, type[GHSBase]] = {1: GHS1d, 2: GHS2d, 3: GHS3d}
 
 @register_method("ghs", options_of=GHSBase)
 def ghs(channels: int, stride: int | Sequence[int], padding: str, ndim: int, **options: Any) -> GHSBase:
-    """GHS as this package recommends it. It has no border to pad: `padding` is accepted and has no effect."""
+    """GHS as this package recommends it. Beside a border its local form is used, on maps that stay in place."""
+    kernel = parse_kernel(options.get("kernel", GHS))
+    kernel = Local(0) if kernel == GHS else kernel
+    whole = options.get("output_size") is None and options.get("grid") != "inclusive"  # steps of whole pixels
+    if padding != "circular" and isinstance(kernel, Local) and whole:
+        options |= {"padding": padding, "kernel": kernel, "anchor": "stay"}
     return _BY_NDIM[checks.dimensions(ndim)](stride, **options)
 
 
