@@ -93,7 +93,7 @@ def test_a_setting_that_is_added_changes_no_identity(monkeypatch: pytest.MonkeyP
     """Earlier records do not know it: they are those of its value before it existed, and of no other."""
     old = resolve(configure("smoke")).to_dict()
     before = records.identity(old, "resnet20", "digits", {})
-    monkeypatch.setattr(records, "ADDED_SETTINGS", {"optim.new": 0.0})
+    monkeypatch.setattr(records, "ADDED_SETTINGS", records.ADDED_SETTINGS | {"optim.new": 0.0})
     monkeypatch.setattr(records, "ADDED_OPTIONS", {"ghs": {"newer": "off"}, "lpf": {"newer": "on"}})
     assert records.identity(old, "resnet20", "digits", {}) == before
 
