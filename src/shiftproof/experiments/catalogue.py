@@ -105,12 +105,11 @@ _SUBPIXEL = {
     **{name: row | _AS_IS for name, row in _methods("strided", "lpf", "aps").items()},
     "APS-3, front": _APS | _FRONT | _AS_IS,
     "APS-3, front, fine-tuned": _APS | _FRONT | _TUNED,
+    "APS-3, fine-tuned": _APS | _TUNED,  # what the epoch does by itself
     "ghs": _GHS | _AS_IS,
     "GHS, front": _GHS | _FRONT | _AS_IS,
     "GHS, front, fine-tuned": _GHS | _FRONT | _TUNED,
-    # what the epoch does by itself
-    "APS-3, fine-tuned without": _APS | _TUNED,
-    "GHS, fine-tuned without": _GHS | _TUNED,
+    "GHS, fine-tuned": _GHS | _TUNED,
 }
 
 # small enough for every machine, and nothing to download
