@@ -40,7 +40,7 @@ def measure_adversarial(f: Classifier, images: Tensor, labels: Tensor) -> dict[s
     """
     x = pixels(images)
     reach = [max(1, n // _CROP) for n in x.shape[2:]]
-    inside = (..., *(slice(r, -r) for r in reach))
+    rows, columns = (slice(r, -r) for r in reach)
 
     def under(name: str, offsets: list[list[float]], kind: str, g: Callable[[Tensor], Tensor] = f) -> dict[str, Any]:
         shifts = list(itertools.product(*offsets))
@@ -58,5 +58,5 @@ def measure_adversarial(f: Classifier, images: Tensor, labels: Tensor) -> dict[s
     found = {name: under(name, [GRIDS[name]] * 2, kind) for name, kind in kinds.items()}
     # a crop of a rolled image: what the roll brought across the border is outside of it
     moves = [[float(k) for k in range(-r, r + 1)] for r in reach]
-    crop = under("crop", moves, "circular", lambda v: f(v[inside]))
-    return found | {"crop": crop | {"size": list(x[inside].shape[2:])}}
+    crop = under("crop", moves, "circular", lambda v: f(v[..., rows, columns]))
+    return found | {"crop": crop | {"size": list(x[..., rows, columns].shape[2:])}}
