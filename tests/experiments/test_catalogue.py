@@ -37,6 +37,23 @@ def test_every_variant_of_the_ablation_runs() -> None:
     assert catalogue.settings("ablation", "laptop").on == "validation"
 
 
+def test_the_front_is_measured_with_the_weights_of_the_package() -> None:
+    """One run of each row, whatever the preset: as they are, or trained for one epoch; on few images, all the same."""
+    configs = catalogue.configs("subpixel", "paper")
+    assert len(configs) == len({catalogue.run_name(c) for c in configs}) == len(catalogue.SWEEPS["subpixel"].rows)
+    for c in configs:
+        create_model(c.model.name, c.model.method, subpixel=c.model.subpixel, weights=c.model.weights)
+        assert c.optim.epochs <= 1
+    fronts = {c.model.method for c in configs if c.model.subpixel}
+    for method in fronts:  # each with what the epoch does by itself
+        kinds = {(c.model.subpixel, c.optim.epochs) for c in configs if c.model.method == method}
+        assert kinds == {(False, 0), (True, 0), (True, 1), (False, 1)}
+    limits = {name: catalogue.settings("subpixel", name).limit for name in ("paper", "laptop", "smoke")}
+    assert limits == {"paper": 1000, "laptop": 1000, "smoke": 64}
+    assert catalogue.settings("table1", "laptop").limit is None
+    assert len(catalogue.configs("subpixel", "laptop", seeds=[0, 1])) == 2 * len(configs)
+
+
 def test_configurations_have_their_options_in_full() -> None:
     """Also those that a row changes, and those that are changed for all runs; the catalogue itself stays as it is."""
     (paper,) = catalogue.configs("table1", "smoke", models=["resnet20"], methods=["ghs-paper"])

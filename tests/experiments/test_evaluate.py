@@ -10,9 +10,12 @@ import pytest
 import torch
 from PIL import Image
 
+from helpers.tiny_runs import TINY
 from shiftproof.commands.main import main
 from shiftproof.experiments import evaluate, records
 from shiftproof.experiments.records import Settings
+from shiftproof.training.config import configure
+from shiftproof.training.loop import train
 
 
 def test_a_run_is_evaluated_and_put_on_record(
@@ -50,6 +53,21 @@ def test_a_run_is_evaluated_and_put_on_record(
     assert final["settings"]["weights"] == "final"
     assert final["key"] != found["key"]
     assert len(list(tmp_path.glob("*.json"))) == 2  # another way of evaluating is another record
+
+
+def test_a_run_with_the_front_for_parts_of_a_pixel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The worst shift of every grid, on request; its time is compared with a strided network, which has no front."""
+    changes = TINY | {"model.subpixel": True}
+    train(configure("smoke", dataset="digits", method="aps", changes=changes), tmp_path / "run", quiet=True)
+    words = ["evaluate", str(tmp_path / "run"), "--limit=4", "--records", str(tmp_path), "--quiet"]
+    assert main([*words, "--parts", "adversarial", "efficiency"]) == 0
+    printed = capsys.readouterr().out
+    assert "worst of 16, integer" in printed
+    assert "worst of 9, crop" in printed
+    assert "times the strided network" in " ".join(printed.split())
+    (path,) = tmp_path.glob("*.json")
+    found = records.read(path)["metrics"]["adversarial"]
+    assert all(found[name]["accuracy"] == found[name]["unshifted"] for name in ("integer", "half", "fractional"))
 
 
 def test_the_held_out_images(finished: Path) -> None:

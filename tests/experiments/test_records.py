@@ -11,7 +11,7 @@ from helpers.tiny_runs import change_the_default
 from shiftproof.commands.main import main
 from shiftproof.experiments import records
 from shiftproof.training.config import Config, ModelConfig, configure
-from shiftproof.training.resolve import resolve
+from shiftproof.training.resolve import ADDED_SETTINGS, resolve
 
 
 def test_records_come_back(record: records.Record, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_setting_that_is_added_changes_no_identity(monkeypatch: pytest.MonkeyP
     """Earlier records do not know it: they are those of its value before it existed, and of no other."""
     old = resolve(configure("smoke")).to_dict()
     before = records.identity(old, "resnet20", "digits", {})
-    monkeypatch.setattr(records, "ADDED_SETTINGS", {"optim.new": 0.0})
+    monkeypatch.setattr(records, "ADDED_SETTINGS", ADDED_SETTINGS | {"optim.new": 0.0})
     monkeypatch.setattr(records, "ADDED_OPTIONS", {"ghs": {"newer": "off"}, "lpf": {"newer": "on"}})
     assert records.identity(old, "resnet20", "digits", {}) == before
 

@@ -52,6 +52,22 @@ def test_findings_name_what_is_ahead_tied_and_behind() -> None:
     assert findings.from_tables(paper_tables.make_all(index(), "laptop")) == []
 
 
+def test_the_front_is_compared_with_the_network_without_it() -> None:
+    """What it wins and what it loses, by the intervals of single runs."""
+    made = []
+    for row, (unshifted, worst) in {"ghs": (0.9, 0.5), "GHS, front": (0.8, 0.79), "lpf": (0.81, 0.4)}.items():
+        (config,) = catalogue.configs("subpixel", "laptop", methods=[row])
+        integer = {"unshifted": estimate(unshifted, 0.01), "accuracy": estimate(0.0, 0.01)}
+        adversarial = {"integer": integer, "fractional": {"accuracy": estimate(worst, 0.01)}}
+        made.append(record(config, 0.0, adversarial=adversarial))
+    found = dict(findings.from_tables([paper_tables.make("subpixel", index(*made), "laptop")]))
+    about = "Parts of a pixel, CIFAR-10, ResNet-20"
+    assert found == {
+        f"{about}, accuracy": "GHS, front 80.00 (n=1): tied with LPF-3 (-1.00); behind GHS (-10.00).",
+        f"{about}, worst eighth": "GHS, front 79.00 (n=1): ahead of LPF-3 (+39.00) and GHS (+29.00).",
+    }
+
+
 def test_the_ablation_ranks_the_default() -> None:
     """The place of the default, and what is better than it."""
     right = {"ghs": 0.60, "anchor: corner": 0.61, "orders: 2N": 0.70, "orders: N": 0.50}

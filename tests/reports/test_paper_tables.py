@@ -99,6 +99,25 @@ def test_paths_lead_to_metrics() -> None:
     assert cell(ablation, "anchor: corner", "half a pixel, %").ours() == "-"
 
 
+def test_each_grid_has_its_columns() -> None:
+    """Accuracy without a shift and under the worst one, agreement, the largest change; each from its own grid."""
+    grids = {
+        name: {
+            "unshifted": estimate(0.9 + k / 100),
+            "accuracy": estimate(0.5 + k / 100),
+            "pairs": estimate(0.7 + k / 100),
+            "largest_change": k / 4,
+        }
+        for k, name in enumerate(("integer", "half", "fractional", "crop"))
+    }
+    (config,) = catalogue.configs("subpixel", "laptop", methods=["GHS, front"])
+    table = paper_tables.make("subpixel", index(record(config, 0.1, adversarial=grids)), "laptop")
+    row = next(cells for label, cells in table.rows if label == "GHS, front")
+    assert [c.mean for c in row] == pytest.approx([90, 50, 51, 52, 93, 53, 71, 72, 73, 0.25, 0.5, 0.75])
+    assert table.columns[5] == "worst crop, %"
+    assert cell(table, "ghs", "worst crop, %").values == ()  # without the front: another run
+
+
 def test_the_benchmark_has_a_column_where_it_was_measured() -> None:
     """That of the official MNIST-rot, beside the paper's split."""
     config = catalogue.configs("table5", "laptop", methods=["ghs"], seeds=[0])[0]

@@ -1,5 +1,6 @@
 """Training: deterministic, and a run that is killed at any moment loses nothing."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -12,9 +13,12 @@ import safetensors.torch
 import torch
 from PIL import Image
 
+from helpers import known_classifiers
 from shiftproof.commands.main import main
 from shiftproof.data.batches import normalise
 from shiftproof.layers import Downsample
+from shiftproof.layers.front import RollToPivot
+from shiftproof.models import create_model
 from shiftproof.training import loop
 from shiftproof.training.checkpoint import RunState
 from shiftproof.training.config import Config, OptimConfig, configure
@@ -254,6 +258,33 @@ def test_without_validation_the_last_epoch_is_the_best(tmp_path: Path) -> None:
     assert "validation_accuracy" not in result["best"]
     best, final = (safetensors.torch.load_file(tmp_path / "run" / f"{n}.safetensors") for n in ("best", "final"))
     assert all(torch.equal(best[k], final[k]) for k in final)
+
+
+def test_without_epochs_the_network_stays_as_it_begins(tmp_path: Path) -> None:
+    """It is checked and written down like one that was trained; a finished run stays finished."""
+    config, out = tiny("strided", optim__epochs=0), tmp_path / "run"
+    result = train(config, out, quiet=True)
+    assert (result["steps"], result["best"]["epoch"]) == (0, 0)
+    assert 0 <= result["best"]["validation_accuracy"] <= 1
+    begun = build_model(config, load_data(config)[0]).state_dict()
+    for which in ("best", "final"):
+        found = load_run(out, which)[0].state_dict()
+        assert all(torch.equal(found[k], begun[k]) for k in begun)
+    assert train(config, out, resume=True, quiet=True) == result
+
+
+def test_training_begins_with_the_weights_of_the_package() -> None:
+    """Under another front too: it has no weights."""
+    data = dataclasses.replace(known_classifiers.dataset(size=32), classes=tuple("abcdefghij"))
+    config = configure("smoke", method="ghs", changes={"model.weights": "cifar10", "model.subpixel": True})
+    found, packaged = build_model(config, data), create_model("resnet20", "ghs", weights="cifar10")
+    assert isinstance(found.front, RollToPivot)
+    assert found.front.subpixel
+    assert all(torch.equal(found.state_dict()[k], v) for k, v in packaged.state_dict().items())
+    with pytest.raises(ValueError, match="no weights 'resnet20-ghs-digits' come with the package; there are"):
+        build_model(configure("smoke", changes={"model.weights": "digits"}), data)
+    with pytest.raises(ValueError, match="`subpixel=True` needs a network that is invariant"):
+        build_model(configure("smoke", method="lpf", changes={"model.subpixel": True}), data)
 
 
 @pytest.mark.parametrize(("precision", "channels_last"), [("bf16", True), ("fp16", False)])

@@ -26,7 +26,9 @@ _SHIFT = (3, 5)  # of figure 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_data_dir(parser)
-    known = "table1 .. table6, figure1 .. figure5, cameraman, shifts, ablation, aliasing, digits; default: all"
+    known = (
+        "table1 .. table6, figure1 .. figure5, cameraman, shifts, subpixel, ablation, aliasing, digits; default: all"
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run, print and draw: {known}")
     parser.add_argument("--preset", default="laptop", help="paper, laptop or smoke")
     parser.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help=SEEDS)

@@ -15,7 +15,7 @@ from torch import Tensor
 from shiftproof.evaluation.accuracy import FRACTIONS
 from shiftproof.evaluation.classifier import Change, Classifier, pixels
 from shiftproof.evaluation.statistics import Estimate, proportion
-from shiftproof.invariance import Shifts, survey
+from shiftproof.invariance import Consistency, ShiftError, Shifts, survey
 from shiftproof.maps.shifts import circular_shift
 
 APS_BATCH = 256
@@ -84,13 +84,8 @@ def measure_consistency(
 def measure_shifts(
     f: Classifier, x: Tensor, shifts: Shifts, kind: str, *, border: str = "zeros", seed: int = 0
 ) -> dict[str, Any]:
-    """The results of `survey` as plain numbers.
+    """The results of `survey` as plain numbers: those of `summarise`, and
 
-    * `images`, `shifts`: how many were tried;
-    * `pairs`: the probability that two random shifts of an image get the same class; `reference`: that a shift keeps
-      the class of the unshifted image; both averaged over images, with the interval of as many yes-or-no
-      observations, which is wide enough for shares in between;
-    * `largest_change`, `mean_change` of a score; `worst_shift` of the largest one; `exact`: all bits are equal;
     * `least_agreement`: the smallest share of images that keep their class under one shift, and that shift;
     * `map`, `change_map`: that share and the largest change, per shift (rows, columns); not for fractional shifts.
     """
@@ -98,16 +93,7 @@ def measure_shifts(
     error, agreement = survey(
         f, x, shifts, kind, border=border, batch_size=f.batch_size, seed=seed, progress=partial(f.report, title)
     )
-    found: dict[str, Any] = {
-        "images": x.shape[0],
-        "shifts": len(error.shifts),
-        "pairs": proportion(agreement.pairs, x.shape[0]).to_dict(),
-        "reference": proportion(agreement.reference, x.shape[0]).to_dict(),
-        "largest_change": error.max,
-        "mean_change": error.mean,
-        "worst_shift": list(error.worst),
-        "exact": error.exact,
-    }
+    found = summarise(error, agreement)
     if kind == "fractional":
         return found
     lowest = int(agreement.map.nan_to_num(nan=2.0).argmin())
@@ -118,3 +104,25 @@ def measure_shifts(
         "shift": [row + start[0], column + start[1]],
     }
     return found | {"map": agreement.map.tolist(), "change_map": error.map.tolist()}
+
+
+def summarise(error: ShiftError, agreement: Consistency) -> dict[str, Any]:
+    """What a survey found, in plain numbers.
+
+    * `images`, `shifts`: how many were tried;
+    * `pairs`: the probability that two random shifts of an image get the same class; `reference`: that a shift keeps
+      the class of the unshifted image; both averaged over images, with the interval of as many yes-or-no
+      observations, which is wide enough for shares in between;
+    * `largest_change`, `mean_change` of a score; `worst_shift` of the largest one; `exact`: all bits are equal.
+    """
+    images = len(agreement.per_image)
+    return {
+        "images": images,
+        "shifts": len(error.shifts),
+        "pairs": proportion(agreement.pairs, images).to_dict(),
+        "reference": proportion(agreement.reference, images).to_dict(),
+        "largest_change": error.max,
+        "mean_change": error.mean,
+        "worst_shift": list(error.worst),
+        "exact": error.exact,
+    }

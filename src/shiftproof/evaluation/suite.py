@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from shiftproof import checks
 from shiftproof.evaluation.accuracy import accuracy, measure_accuracy
+from shiftproof.evaluation.adversarial import measure_adversarial
 from shiftproof.evaluation.aliasing import measure_aliasing
 from shiftproof.evaluation.classifier import Classifier, ProgressCallback, evaluating, pixels
 from shiftproof.evaluation.consistency import measure_consistency
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 PARTS = ("accuracy", "consistency", "robustness", "aliasing", "efficiency")
 SINGLE_DAMAGES = tuple(f"robustness.{name}" for name in DAMAGES)
+ON_REQUEST = ("adversarial",)  # parts that take too long to be measured unless they are asked for
 _TIMED = 64  # images in the batch whose time is taken
 
 
@@ -43,8 +45,8 @@ def evaluate(
 
     If the data set also has the test part of a benchmark, the accuracy includes it.
 
-    `parts`: which of `PARTS` to measure; each is described by its function, `measure_accuracy` and so on. A
-    single damage of robustness can be chosen: `"robustness.noise"`.
+    `parts`: which of `PARTS` to measure, or of `ON_REQUEST`; each is described by its function, `measure_accuracy` and
+    so on. A single damage of robustness can be chosen: `"robustness.noise"`.
     `limit`: measure that many images, drawn with `seed`, instead of all.
     `shift_images`: how many of them are put through all shifts.
     `method`, `options`: the downsampling method whose aliasing is measured; without one that part is left out.
@@ -56,7 +58,7 @@ def evaluate(
     had before.
     """
     for part in parts:
-        checks.choice("parts", part, (*PARTS, *SINGLE_DAMAGES))
+        checks.choice("parts", part, (*PARTS, *ON_REQUEST, *SINGLE_DAMAGES))
     damages = [name for name in DAMAGES if {"robustness", f"robustness.{name}"} & set(parts)]
     if not len(dataset.test.labels):
         raise ValueError(f"data set {dataset.name!r} has no test images.")
@@ -77,6 +79,8 @@ def evaluate(
                 found["accuracy"]["benchmark"] = accuracy(answers, y).to_dict()
         if "consistency" in parts:
             found["consistency"] = measure_consistency(f, images, shift_images=shift_images, seed=seed)
+        if "adversarial" in parts:
+            found["adversarial"] = measure_adversarial(f, images, labels)
         if damages:
             found["robustness"] = measure_robustness(f, images, labels, damages=damages, clean=clean, seed=seed)
         if "aliasing" in parts and method is not None:

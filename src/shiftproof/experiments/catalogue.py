@@ -22,16 +22,18 @@ from shiftproof.training.resolve import resolve
 class TableRuns:
     """The runs of a table: data set x networks x rows.
 
-    `on`: the images its runs are evaluated on; `shift_images`: how many of them, at most, are put through all shifts;
-    `parts`: what is measured.
+    `on`: the images its runs are evaluated on; `limit`: at most so many of them; `shift_images`: how many of them, at
+    most, are put through all shifts; `parts`: what is measured; `seeds`: how many runs there are, at most, of each row.
     """
 
     dataset: str
     models: tuple[str, ...]
     rows: Mapping[str, Mapping[str, Any]]
     on: str = "test"
+    limit: int | None = None
     shift_images: int = 64
     parts: tuple[str, ...] = Settings.parts
+    seeds: int = 10
 
 
 def _methods(*names: str) -> dict[str, dict[str, Any]]:
@@ -94,6 +96,22 @@ _FEW = {"data.limit": 10000, "optim.epochs": 8, "optim.batch_size": 64, "optim.l
 _JUDGED = ("accuracy", "consistency", "robustness.noise", "aliasing")
 _ABLATION = {name: row | _FEW for name, row in ABLATION.items()}
 
+# The weights of the package, which are those of one seed: as they are, or trained for one more epoch.
+_AS_IS = {"model.weights": "cifar10", "optim.epochs": 0}
+_TUNED = {"model.weights": "cifar10", "optim.epochs": 1, "optim.lr": 0.1}
+_FRONT = {"model.subpixel": True}  # for networks that are invariant without it
+_APS, _GHS = {"model.method": "aps"}, {"model.method": "ghs"}
+_SUBPIXEL = {
+    **{name: row | _AS_IS for name, row in _methods("strided", "lpf", "aps").items()},
+    "APS-3, front": _APS | _FRONT | _AS_IS,
+    "APS-3, front, fine-tuned": _APS | _FRONT | _TUNED,
+    "APS-3, fine-tuned": _APS | _TUNED,  # what the epoch does by itself
+    "ghs": _GHS | _AS_IS,
+    "GHS, front": _GHS | _FRONT | _AS_IS,
+    "GHS, front, fine-tuned": _GHS | _FRONT | _TUNED,
+    "GHS, fine-tuned": _GHS | _TUNED,
+}
+
 # small enough for every machine, and nothing to download
 _SHORT = {"optim.epochs": 12, "optim.batch_size": 64, "optim.lr": 0.2}
 _DIGITS = {name: row | _SHORT for name, row in _methods("strided", "lpf", "aps", "ghs").items()}
@@ -107,6 +125,7 @@ SWEEPS = {
     "figure5": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
     "table5": TableRuns("mnist-rot", ("e2",), _methods("max", "lpf", "aps", "ghs-paper", "ghs")),
     "shifts": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
+    "subpixel": TableRuns("cifar10", ("resnet20",), _SUBPIXEL, limit=1000, parts=("accuracy", "adversarial"), seeds=1),
     "ablation": TableRuns("cifar10", ("resnet8",), _ABLATION, on="validation", shift_images=8, parts=_JUDGED),
 }
 SEEDS = {"paper": 10, "laptop": 2, "smoke": 1}
@@ -121,7 +140,8 @@ def settings(name: str, preset: str) -> Settings:
     table = SWEEPS[checks.choice("name", name, SWEEPS)]
     usual = SETTINGS[checks.choice("preset", preset, SETTINGS)]
     images = min(usual.shift_images, table.shift_images)
-    return dataclasses.replace(usual, on=table.on, parts=table.parts, shift_images=images)
+    limit = min((n for n in (usual.limit, table.limit) if n is not None), default=None)
+    return dataclasses.replace(usual, on=table.on, parts=table.parts, limit=limit, shift_images=images)
 
 
 def networks(name: str, preset: str) -> tuple[str, ...]:
@@ -149,7 +169,7 @@ def configs(
     every = {"data.name": dataset or table.dataset}
     return [
         config(name, preset, model, {"run.seed": seed} | every | dict(row) | dict(changes or {}))
-        for seed in seeds or range(SEEDS[checks.choice("preset", preset, SEEDS)])
+        for seed in seeds or range(min(SEEDS[checks.choice("preset", preset, SEEDS)], table.seeds))
         for model in models or networks(name, preset)
         for row in rows
     ]

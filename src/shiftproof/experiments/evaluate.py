@@ -61,7 +61,7 @@ def from_run(
         own = dataclasses.replace(other, mean=own.mean, std=own.std)
     result = read_result(folder)
     training = None if result is None else {k: v for k, v in result.items() if k != "config"}
-    plain = dataclasses.replace(config.model, method="strided", options={})
+    plain = dataclasses.replace(config.model, method="strided", options={}, subpixel=False, weights=None)
     baseline = build_model(dataclasses.replace(config, model=plain), own).eval()
     return Subject(model, own, config.model.name, config, training, baseline, foreign)
 

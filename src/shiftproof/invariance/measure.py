@@ -42,13 +42,15 @@ class Consistency:
 
     `pairs` is the probability that two random shifts of an image get the same class, averaged over images;
     `reference` the share of shifts that keep the class of the unshifted image; `per_image` the former for each
-    image; `map` the latter for each shift (NaN where a shift was not tried).
+    image; `map` the latter for each shift (NaN where a shift was not tried). `classes` holds the answers, shift by
+    shift (shifts x images).
     """
 
     pairs: float
     reference: float
     per_image: Tensor
     map: Tensor
+    classes: Tensor
 
     def __str__(self) -> str:
         return f"consistency: {self.pairs:.2%} of pairs of shifts agree, {self.reference:.2%} with the unshifted image"
@@ -204,6 +206,7 @@ class _Answers:
             reference=float(kept.mean()),
             per_image=per_image,
             map=on_grid(self.grid, self.tried, kept.mean(1)),
+            classes=self.shifted,
         )
 
 

@@ -18,6 +18,8 @@ _JUDGED: dict[str, tuple[str, ...] | None] = {
     "figure5": ("accuracy, 4 px", "accuracy, 8 px"),
     "table5": ("accuracy, %", "accuracy, camera moved, %", "agreement, rotated again, %"),
 }
+_FRONT = "GHS, front"  # compared with the other rows of its table, in these columns
+_WORST = ("accuracy, %", "worst half pixel, %", "worst eighth, %", "worst crop, %")
 _AGREE, _CHANGE = "two random shifts agree, %", "largest change of a logit"
 
 
@@ -37,6 +39,8 @@ def from_tables(made: Sequence[Table]) -> list[Finding]:
             out += _agreement(table)
         if table.name in _JUDGED:
             out += _comparisons(table, _JUDGED[table.name] or table.columns)
+        if table.name == "subpixel":
+            out += _comparisons(table, _WORST, _FRONT)
         if table.name == "ablation":
             out += _ablation(table)
     return out
@@ -62,12 +66,12 @@ def _agreement(table: Table) -> Iterator[Finding]:
         yield _subject(table), f"pairs of circular shifts that agree (largest change of a logit): {_and(words)}."
 
 
-def _comparisons(table: Table, columns: Sequence[str]) -> Iterator[Finding]:
+def _comparisons(table: Table, columns: Sequence[str], label: str = OURS) -> Iterator[Finding]:
     for name in columns:
         cells = _column(table, name)
-        ours = cells.pop(OURS, None)
+        ours = cells.pop(label, None)
         if ours is not None and cells:
-            yield f"{_subject(table)}, {name.removesuffix(', %')}", compare(ours, cells)
+            yield f"{_subject(table)}, {name.removesuffix(', %')}", compare(ours, cells, label)
 
 
 def _subject(table: Table) -> str:
@@ -76,16 +80,16 @@ def _subject(table: Table) -> str:
     return words.removesuffix(", %").removeprefix("Every shift, ")
 
 
-def compare(ours: Cell, others: dict[str, Cell]) -> str:
+def compare(ours: Cell, others: dict[str, Cell], label: str = OURS) -> str:
     """Ours against each of the others."""
     groups: dict[str, list[str]] = {"ahead of": [], "tied with": [], "behind": []}
     spread = pooled_spread([ours, *others.values()])
-    for label, cell in others.items():
+    for other, cell in others.items():
         difference = _mean(ours) - _mean(cell)
         group = "tied with" if not differ(ours, cell, spread) else "ahead of" if difference > 0 else "behind"
-        groups[group].append(f"{label} ({difference:+.{ours.digits}f})")
+        groups[group].append(f"{other} ({difference:+.{ours.digits}f})")
     parts = [f"{group} {_and(names)}" for group, names in groups.items() if names]
-    return f"{OURS} {ours.ours()}: {'; '.join(parts)}."
+    return f"{label} {ours.ours()}: {'; '.join(parts)}."
 
 
 def _ablation(table: Table) -> Iterator[Finding]:

@@ -31,6 +31,9 @@ def answers(metrics: Metrics) -> list[list[str]]:
             words = _WORDS.get(name, name + " {}" * len(inner)).format(*inner).replace("_", " ")
             estimates = {"accuracy": found} if "value" in found else found
             rows.append([words, *(_interval(estimates.get(what)) for what in ("accuracy", "agreement", "consistency"))])
+    for name, grid in (lookup(metrics, "adversarial") or {}).items():
+        numbers = (_interval(grid[what]) for what in ("accuracy", "reference", "pairs"))
+        rows.append([f"worst of {grid['shifts']}, {name}", *numbers])
     protocol = lookup(metrics, "consistency", "aps_protocol")
     if protocol is not None:
         plain = next((row for row in rows if row[0] == "clean"), None)

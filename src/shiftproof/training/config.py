@@ -46,6 +46,8 @@ class ModelConfig(Checked):
     share: bool = setting(True, "whether the branches of a block share one selection")
     width: float = setting(1.0, "e2: the number of fields, as a share of the reference's", least=0)
     geometry: str = setting("circular", "e2: circular or reference", words=("circular", "reference"))
+    subpixel: bool = setting(False, "whether the front takes parts of a pixel out")
+    weights: str | None = setting(None, "begin with the package's weights for this data set, not with random ones")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +82,7 @@ class OptimConfig(Checked):
     weight_decay: float = setting(5e-4, "times the weights, added to the gradient", least=0)
     l1: float = setting(0.0, "times the signs of the weights, added to the gradient", least=0)
     batch_size: int = setting(256, "pictures per step, over all processes", least=1)
-    epochs: int = setting(250, "passes over the training pictures", least=1)
+    epochs: int = setting(250, "passes over the training pictures; 0: leave the weights as they begin", least=0)
     schedule: str = setting(
         "step", "step: times `gamma` at `milestones`; one-cycle: up, then down to zero", words=("step", "one-cycle")
     )

@@ -25,21 +25,14 @@ from shiftproof.data.sets import Dataset, Images
 from shiftproof.layers import Downsample
 from shiftproof.safe_io.atomic import atomic_write
 from shiftproof.safe_io.locks import locked_folder
-from shiftproof.training.checkpoint import (
-    Checkpoints,
-    RunState,
-    checkpoint_tensors,
-    explain_full_disk,
-    restore_tensors,
-    write_tensors,
-)
+from shiftproof.training.checkpoint import Checkpoints, RunState, checkpoint_tensors, explain_full_disk, restore_tensors
 from shiftproof.training.config import Config
 from shiftproof.training.distributed import World, joined
 from shiftproof.training.journal import Display, Journal, Speed
 from shiftproof.training.optimizer import add_l1_gradient, learning_rate, make_optimizer
 from shiftproof.training.process import Stopwatch, keep_memory, peak_bytes, stop_requests, threads
 from shiftproof.training.resolve import resolve
-from shiftproof.training.runs import build_model, describe, find_run, launch_mark, load_data
+from shiftproof.training.runs import build_model, find_run, launch_mark, load_data, write_weights
 
 _LOG_EVERY = 10  # steps
 _VALIDATED = 250  # images at a time
@@ -186,11 +179,11 @@ class Trainer:
                 raise Stopped(f"{self.out}: stopped in epoch {state.epoch + 1}; continue with --resume.")
 
         world.broadcast(self.model.buffers())
-        better = state.end_epoch(self.validate() if len(self.validation.labels) else {}, self.watch())
+        better = state.end_epoch(self.validate(), self.watch())
         row = state.history[-1]
         if self.journal is not None:
             if better:
-                write_tensors(self.out / "best.safetensors", self.model.state_dict(), describe(config, self.dataset))
+                write_weights(self.out / "best.safetensors", self.model, config, self.dataset)
             self.journal.write("epoch", self.passed, **row, seconds=state.seconds)
         self.save()
         self.saved_at = self.watch()
@@ -199,7 +192,9 @@ class Trainer:
             raise Stopped(f"{self.out}: stopped after epoch {state.epoch}; continue with --resume.")
 
     def validate(self) -> dict[str, Any]:
-        """Loss and accuracy on the held-out images, over all processes; a loss that is not finite is None."""
+        """Loss and accuracy on the held-out images, if any, over all processes; a loss that is not finite is None."""
+        if not len(self.validation.labels):
+            return {}
         world, sums = self.world, [0.0, 0.0]
         self.model.eval()
         with torch.no_grad():
@@ -263,11 +258,15 @@ class Trainer:
 
     def finish(self) -> dict[str, Any]:
         """Write the last weights and the result."""
-        state, best = self.state, self.state.best
-        assert best is not None  # there is at least one epoch
+        state = self.state
+        if not self.config.optim.epochs:  # the network as it begins is the best
+            state.history, state.best = [{"epoch": 0, **self.validate()}], {"epoch": 0}
+            if self.world.first:
+                write_weights(self.out / "best.safetensors", self.model, self.config, self.dataset)
+        assert state.best is not None
         result = {
             "config": self.config.to_dict(),
-            "best": state.history[best["epoch"] - 1],
+            "best": state.history[state.best["epoch"] - 1],
             "final": state.history[-1],
             "history": state.history,
             "steps": self.passed,
@@ -278,7 +277,7 @@ class Trainer:
             **self.where,
         }
         if self.world.first:
-            write_tensors(self.out / "final.safetensors", self.model.state_dict(), describe(self.config, self.dataset))
+            write_weights(self.out / "final.safetensors", self.model, self.config, self.dataset)
             atomic_write(self.out / "result.json", (json.dumps(result, indent=2) + "\n").encode())
         self.world.wait()
         return result

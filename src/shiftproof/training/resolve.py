@@ -18,7 +18,7 @@ from shiftproof.training.config import Config, flatten, from_dict, unflatten
 
 # Settings and options (by method) that came after the first stored runs, with the value that runs without them had.
 # A new one is entered here when it is introduced. An entry never changes, whatever happens to the default.
-ADDED_SETTINGS: dict[str, Any] = {}
+ADDED_SETTINGS: dict[str, Any] = {"model.subpixel": False, "model.weights": None}
 ADDED_OPTIONS: dict[str, dict[str, Any]] = {}
 
 # Options that were removed, by themselves or in the text of a kernel.

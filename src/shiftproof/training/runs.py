@@ -23,7 +23,7 @@ from shiftproof.data.batches import derive_seed, split
 from shiftproof.data.sets import Dataset, Images, load_dataset
 from shiftproof.models import create_model
 from shiftproof.safe_io.limits import parse_json, read_bounded
-from shiftproof.training.checkpoint import read_tensors
+from shiftproof.training.checkpoint import read_tensors, write_tensors
 from shiftproof.training.config import Config, differences, naming_settings
 from shiftproof.training.resolve import RemovedError, restore
 
@@ -135,6 +135,11 @@ def _read_json(path: Path, what: str) -> dict[str, Any] | None:
     if not isinstance(tree, dict):
         raise ValueError(f"{path}: not {what}: it holds a {type(tree).__name__}")
     return tree
+
+
+def write_weights(path: Path, model: nn.Module, config: Config, dataset: Dataset) -> None:
+    """Write a file of weights that `open_weights` reads."""
+    write_tensors(path, model.state_dict(), describe(config, dataset))
 
 
 def describe(config: Config, dataset: Dataset) -> dict[str, Any]:
