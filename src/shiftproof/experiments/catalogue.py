@@ -11,7 +11,7 @@ from shiftproof import checks
 from shiftproof.experiments import records
 from shiftproof.experiments.paper import NETWORKS
 from shiftproof.experiments.records import Record, Settings
-from shiftproof.ghs.kernel import GHS, GHS_PAPER
+from shiftproof.ghs.kernel import GHS, GHS_PAPER, Local
 from shiftproof.layers import methods as known_methods
 from shiftproof.layers import resolve_options
 from shiftproof.training.config import Config, configure
@@ -96,6 +96,22 @@ _FEW = {"data.limit": 10000, "optim.epochs": 8, "optim.batch_size": 64, "optim.l
 _JUDGED = ("accuracy", "consistency", "robustness.noise", "aliasing")
 _ABLATION = {name: row | _FEW for name, row in ABLATION.items()}
 
+# What chooses the default kernel, by the rule in docs/mathematics.md: as many variants of the rivals as fit.
+_KERNELS = {
+    **_methods("strided", "lpf", "aps", "ghs-paper"),
+    "LPF-5": {"model.method": "lpf", "model.options": {"taps": 5}},
+    "APS-5": {"model.method": "aps", "model.options": {"taps": 5}},
+    "cut off": _untapered(),
+    **{
+        f"order {order}, width {width:g}": {
+            "model.method": "ghs",
+            "model.options": {"kernel": str(Local(order, width))},
+        }
+        for order in (0, 1, 2, 4, 8)
+        for width in (0.8, 1.0, 1.25)
+    },
+}
+
 # The weights of the package, which are those of one seed: as they are, or trained for one more epoch.
 _AS_IS = {"model.weights": "cifar10", "optim.epochs": 0}
 _TUNED = {"model.weights": "cifar10", "optim.epochs": 1, "optim.lr": 0.1}
@@ -126,6 +142,14 @@ SWEEPS = {
     "table5": TableRuns("mnist-rot", ("e2",), _methods("max", "lpf", "aps", "ghs-paper", "ghs")),
     "shifts": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
     "subpixel": TableRuns("cifar10", ("resnet20",), _SUBPIXEL, limit=1000, parts=("accuracy", "adversarial"), seeds=1),
+    "kernels": TableRuns(
+        "cifar10",
+        ("resnet8",),
+        {name: row | _FEW for name, row in _KERNELS.items()},
+        on="validation",
+        parts=("accuracy", "robustness.noise", "aliasing"),
+        seeds=8,
+    ),
     "ablation": TableRuns("cifar10", ("resnet8",), _ABLATION, on="validation", shift_images=8, parts=_JUDGED),
 }
 SEEDS = {"paper": 10, "laptop": 2, "smoke": 1}
