@@ -21,7 +21,7 @@ from shiftproof.ghs import grids
 from shiftproof.ghs.backend import find, find_and_sample, native, torch_backend
 from shiftproof.ghs.kernel import GHS, GHS_PAPER, Hermite, Kernel, Local
 from shiftproof.ghs.matrix import Axis, Plan, make_plan, sampling_matrix
-from shiftproof.ghs.pivots import score_phase, select_pivot
+from shiftproof.ghs.pivots import score_patch, score_phase, select_pivot
 from shiftproof.invariance import assert_shift_invariant, same_bits
 from shiftproof.layers import GHS2d
 
@@ -64,9 +64,9 @@ def test_c_is_torch_in_float64(data: st.DataObject) -> None:
     assert torch.allclose(done.double(), slow, atol=2e-4)
 
 
-def found(x: torch.Tensor, phases: Sequence[int] | None = None) -> tuple[torch.Tensor, list[int]]:
+def found(x: torch.Tensor, rule: str = "max", phases: Sequence[int] | None = None) -> tuple[torch.Tensor, list[int]]:
     """The pivots of `native.find`, and which samples it left undecided."""
-    result = native.find(x, phases)
+    result = native.find(x, rule, phases)
     assert result is not None
     pivots, undecided = result
     return pivots, [] if undecided is None else undecided.nonzero()[:, 0].tolist()
@@ -102,9 +102,10 @@ def test_find(channels: int, layout: torch.memory_format) -> None:
 
 
 @needs_library
-@given(st.data())
-def test_find_phases_is_the_rule(data: st.DataObject) -> None:
-    """The rule of `score_phase`, bit for bit: any sizes, grids and layouts, tied or not, infinities, all magnitudes."""
+@pytest.mark.parametrize("rule", ["phase", "patch"])
+@given(data=st.data())
+def test_find_is_the_rule(rule: str, data: st.DataObject) -> None:
+    """The score of torch, bit for bit: any sizes, grids and layouts, tied or not, infinities, all magnitudes."""
     draw = data.draw
     batch, channels = draw(st.integers(1, 3)), draw(st.integers(1, 40))
     sizes = draw(st.tuples(st.integers(1, 24), st.integers(1, 40) | st.just(600)))
@@ -118,13 +119,14 @@ def test_find_phases_is_the_rule(data: st.DataObject) -> None:
     x = (x * 2).round() if draw(st.booleans()) else x
     x *= draw(st.sampled_from([1.0, 1e-42, 1e38, 0.0]))
     x.flatten()[0] = draw(st.sampled_from([1.0, torch.inf, -torch.inf]))
-    pivots, undecided = found(x, [grids.phases(m, n) for m, n in zip(sizes, counts)])
-    scores = score_phase(x, counts).flatten(1)
+    phases = [grids.phases(m, n) for m, n in zip(sizes, counts)]
+    pivots, undecided = found(x, rule, phases)
+    scores = (score_phase(x, counts) if rule == "phase" else score_patch(x)).flatten(1)
     alone = (scores == scores.amax(1, keepdim=True)).sum(1) == 1
     assert undecided == (~alone).nonzero()[:, 0].tolist()
     assert torch.equal((pivots[:, 0] * sizes[1] + pivots[:, 1])[alone], scores.argmax(1)[alone])
     x[-1, -1, -1, -1] = torch.nan
-    assert batch - 1 in found(x, [1, 1])[1]
+    assert batch - 1 in found(x, rule, phases)[1]
 
 
 @needs_library
@@ -166,8 +168,7 @@ def test_only_undecided_samples_are_searched_again(
 ) -> None:
     """One tied sample and one with NaN among nine: torch sees these two, and the result is torch's own."""
     x = torch.randn(9, 6, 8, 10).contiguous(memory_format=layout)
-    x[4] = x[4].round()
-    x[4, 0, ::4, ::5] = 9.0
+    x[4] = x[4, :, :4, :5].repeat(1, 2, 2)
     x[7, 2, 3, 3] = torch.nan
     plan, seen = plan_for((8, 10), (4, 5)), []
 
@@ -217,7 +218,6 @@ def test_what_comes_out_may_be_written_to() -> None:
 STRAY = """
 import random, torch
 torch.set_num_threads(1)
-from shiftproof.ghs import grids
 from shiftproof.ghs.backend import native
 from shiftproof.ghs.kernel import GHS
 from shiftproof.ghs.matrix import make_plan
@@ -233,7 +233,8 @@ for seed in range(400):
         plan = make_plan(x, (h, w), counts, origin, GHS, "anchored")
         pivots = torch.stack([torch.randint(0, n, (batch,)) for n in (h, w)], -1)
         native.find_and_sample(x, plan)
-        native.find_and_sample(x.round(), plan, [grids.phases(h, counts[0]), grids.phases(w, counts[1])])
+        native.find_and_sample(x.round(), plan, "phase")
+        native.find(x.round(), "patch")
         native.sample(native.sample(x, pivots, plan), pivots, plan, transpose=True)
 """
 

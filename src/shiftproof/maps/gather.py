@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,28 @@ def _gather(x: Tensor, start: Tensor, offsets: Sequence[int]) -> Tensor:
     if x.numel() == 0:
         return x.clone()
     if start.dim() == 2 and is_eager(x) and x.device.type == "cpu" and x[0].numel() >= _LARGE and not whole_pixels(x):
-        axes = tuple(range(x.dim() - 1))[-start.shape[1] :]  # of a sample
-        steps = (torch.tensor(offsets) - start).tolist()
-        return torch.stack([sample.roll(step, axes) for sample, step in zip(x, steps)])
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
+        for sample, rolled, step in zip(x, out, (start - torch.tensor(offsets)).tolist()):
+            for here, there in _blocks(sample.shape[-len(step) :], step):
+                rolled[(..., *there)].copy_(sample[(..., *here)])
+        return out
     source, index = gather_view(x, start, offsets)
     if source.dim() == 2:
         return source.index_select(0, index.flatten()).view(x.movedim(1, -1).shape).movedim(-1, 1)
     return source.gather(2, index[:, None].expand(source.shape)).view(x.shape)
+
+
+def _blocks(sizes: Sequence[int], start: Sequence[int]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """The 2^n blocks that a roll leaves in one piece: where each lies, and where it goes."""
+    cuts = [s % size for s, size in zip(start, sizes)]
+    for sides in itertools.product((False, True), repeat=len(sizes)):  # before the cut, or after it
+        if all(cut or after for cut, after in zip(cuts, sides)):
+            yield (
+                tuple(slice(cut, None) if after else slice(0, cut) for cut, after in zip(cuts, sides)),
+                tuple(
+                    slice(0, n - cut) if after else slice(n - cut, None) for n, cut, after in zip(sizes, cuts, sides)
+                ),
+            )
 
 
 def gather_view(x: Tensor, start: Tensor, offsets: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -16,17 +16,15 @@ from torch import Tensor
 from shiftproof.ghs import grids
 from shiftproof.ghs.backend import native, torch_backend
 from shiftproof.ghs.matrix import Plan
-from shiftproof.ghs.pivots import Rule, score_patch, select_pivot
+from shiftproof.ghs.pivots import Rule, select_pivot
 from shiftproof.tensors import has_derivative, is_eager
 
 
 def find(x: Tensor, rule: str | Rule, ties: str, companions: Sequence[Tensor], counts: Sequence[int] | None) -> Tensor:
     """The pivots (B, n) of maps; the arguments are those of `select_pivot`."""
     found = None
-    if is_eager(x) and rule in (*native.RULES, "patch"):
-        maps = score_patch(x)[:, None] if rule == "patch" else x  # whose largest value is the pivot
-        if native.fits(maps):
-            found = native.find(maps, grids.all_phases(x.shape[2:], counts or ()) if rule == "phase" else None)
+    if isinstance(rule, str) and rule in native.RULES and is_eager(x) and native.fits(x):
+        found = native.find(x, rule, grids.all_phases(x.shape[2:], counts or ()) if rule == "phase" else None)
     if found is None:
         return select_pivot(x, rule, ties, companions, counts)
     pivots, undecided = found
@@ -67,7 +65,7 @@ def find_and_sample(x: Tensor, plan: Plan, rule: str | Rule, ties: str) -> tuple
 
 def _find_and_sample(x: Tensor, plan: Plan, rule: str, ties: str) -> tuple[Tensor, Tensor]:
     """`find_and_sample` of maps that compiled code takes: only samples it cannot decide are searched again."""
-    done = native.find_and_sample(x, plan, plan.phases if rule == "phase" else None)
+    done = native.find_and_sample(x, plan, rule)
     if done is None:  # no memory
         pivots = select_pivot(x, rule, ties, (), plan.counts)
         return torch_backend.sample(x, pivots, plan), pivots

@@ -32,9 +32,13 @@ typedef int32_t whole __attribute__((vector_size(4 * LANES), aligned(4), may_ali
 #define PIECE (32 * LANES) /* floats of which the search keeps the maxima */
 
 #define STEPS (1 << 22)    /* as in pivots.py */
+#define ROUND (3.0f * STEPS) /* adding it leaves no room for a fraction */
 #define RUN 256            /* rows whose whole numbers an int32 can add up */
+#define GOLDEN 1618        /* as in pivots.py, likewise */
+#define TINY 0x1p-100f
 
-enum { UNDECIDED = 1, NO_MEMORY = 2 }; /* as in native.py */
+enum { UNDECIDED = 1, NO_MEMORY = 2 };        /* as in native.py */
+enum { NOTHING, MAXIMUM, PHASE, PATCH };      /* what is searched for, likewise */
 
 /* a matrix (m, k): group g of its rows has `taps` columns from start[g] on, one after the other, rows side by side */
 typedef struct {
@@ -52,7 +56,8 @@ typedef struct {
   uint8_t *undecided;                   /* (samples), or NULL: samples that are not sampled */
   long origin[2];                       /* where they are moved to */
   long first_sample[2], stay;           /* as in grids.py; whether samples are rolled back: `Plan.moved` */
-  long phases[2];                       /* of the grid on both axes; 0 where the largest value decides alone */
+  long phases[2];                       /* of the grid on both axes */
+  int search;
   int together, transpose;              /* pixels lie together; transpose: the output is rolled, not the input */
   long pieces;                          /* in which one sample is worked on: planes, or stretches of rows */
 } job;
@@ -64,7 +69,8 @@ INLINE long around(long i, long n) { return i < n ? i : i - n; } /* for i < 2 n 
 
 /* where the rolled map of a sample begins, and where its rolled samples begin, on one axis: `Plan.moved` */
 INLINE void start(const job *t, long sample, int axis, long *map, long *samples) {
-  long in = axis ? t->w : t->h, out = axis ? t->n2 : t->n1, size = t->transpose ? out : in, count = t->transpose ? in : out;
+  long in = axis ? t->w : t->h, out = axis ? t->n2 : t->n1;
+  long size = t->transpose ? out : in, count = t->transpose ? in : out;
   long at = t->pivots[2 * sample + axis] - t->origin[axis], place = 2 * count * at + t->first_sample[axis];
   *map = wrap(at, size);
   *samples = t->stay ? wrap((place - wrap(place, 2 * size)) / (2 * size), count) : 0;
@@ -79,10 +85,14 @@ INLINE void starts(const job *t, long sample, long from[2], long to[2]) {
       start(t, sample, axis, from + axis, to + axis);
 }
 
+/* the length of a row that has its first entry once more at its end, and may be read by vectors */
+INLINE long beside(long n) { return padded(n) + LANES; }
+
 /* how many floats `planes`, `pixels` and the searches need to work with */
 INLINE long room(const job *t) {
   long size = t->h * t->w, pieces = (size * t->channels / PIECE + 1) * LANES;
-  if (t->phases[0]) pieces = 2 * t->phases[0] * t->phases[1] + padded(t->w) + size + LANES;
+  if (t->search == PHASE) pieces = 2 * t->phases[0] * t->phases[1] + padded(t->w) + size + LANES;
+  if (t->search == PATCH) pieces = (t->h + 2) * beside(t->w) + size + LANES;
   long maps = t->together ? (t->h * t->n2 + t->w) * t->channels + 2 * LANES + t->h
                           : t->n1 * padded(t->w) + LINES * padded(t->n2) + (t->h + 1) * LANES;
   return maps > pieces ? maps : pieces;
@@ -234,7 +244,8 @@ CLONES static void pixels(const job *t, float *scratch, long from, long to) {
 /* the larger of two, lane by lane; gcc has instructions for a choice, but takes a comparison kept for later apart */
 #define LARGER(a, b) ((__typeof__(b))(((mask)(a) & ((a) > (b))) | ((mask)(b) & ~((a) > (b)))))
 
-/* the position of the largest value over all channels of a sample; 1 where it has NaN or that value at several places */
+/* Each search finds the position of the largest score of a sample; it returns 1 where the sample has NaN, or that score
+   at several positions. Here the score is the largest value over the channels. */
 CLONES static int search_maximum(const job *t, float *best, long b) {
   long size = t->h * t->w, n = size * t->channels, pieces = (n + PIECE - 1) / PIECE;
   const float *in = t->in + b * n;
@@ -363,11 +374,11 @@ INLINE int maxima(const job *t, float *score, const float *in) {
   return ill;
 }
 
-/* `search_maximum` in the phase whose largest values over the channels have the largest sum. Added up are whole numbers, STEPS
-   from nothing to the largest, so that the order does not matter; a sum over RUN of them still is an int32. */
+/* the same score in the phase in which it has the largest sum: `pivots.score_phase`; added up are whole numbers, STEPS
+   from nothing to the largest, so that the order does not matter; a sum over RUN of them still is an int32 */
 CLONES static int search_phases(const job *t, float *scratch, long b) {
   const long size = t->h * t->w, rows = t->phases[0], columns = t->phases[1], wide = padded(t->w);
-  const vec most = (vec){0} + FLT_MAX, round = (vec){0} + 3 * (float)STEPS; /* adding it leaves no room for a fraction */
+  const vec most = (vec){0} + FLT_MAX, round = (vec){0} + ROUND;
   int64_t *sums = (int64_t *)scratch;
   int32_t *line = (int32_t *)(sums + rows * columns);
   float *score = (float *)(line + wide);
@@ -412,21 +423,87 @@ CLONES static int search_phases(const job *t, float *scratch, long b) {
   return times > 1;
 }
 
+/* the numbers of the pixels of a sample, `pivots.score_patch`, in rows of `beside(w)`; whether there is NaN */
+INLINE int pixel_codes(const job *t, const float *in, int32_t *codes) {
+  const long size = t->h * t->w, n = t->channels, wide = beside(t->w);
+  const vec round = (vec){0} + ROUND, limit = (vec){0} + 256;
+  vec level;
+  mask extreme = {0};
+  for (long k = 0; k < size * n; k += LANES) {
+    load(&level, in + k, size * n - k);
+    mask bits = (mask)level & 0x7fffffff;
+    extreme = LARGER(bits, extreme);
+  }
+  int32_t most = 0;
+  for (int l = 0; l < LANES; l++) most = extreme[l] > most ? extreme[l] : most;
+  if (most > 0x7f800000) return 1;
+  float top;
+  memcpy(&top, &most, sizeof top);
+  const float scale = 1 / (top > FLT_MAX ? FLT_MAX : top < TINY ? TINY : top) * 256;
+  for (long i = 0; i < t->h; i++)
+    for (long j = 0; j < t->w; j += LANES) {
+      mask code = {0};
+      for (long c = 0; c < n; c++) {
+        if (t->together)
+          for (int l = 0; l < LANES; l++) level[l] = in[(i * t->w + smaller(j + l, t->w - 1)) * n + c];
+        else
+          load(&level, in + (c * t->h + i) * t->w + j, t->w - j);
+        level *= scale;
+        level = LARGER(-limit, level);
+        level = -LARGER(-limit, -level);
+        level = (level + round) - round;
+        code += __builtin_convertvector(level, mask) * (int32_t)((c + 1) * GOLDEN % 4096);
+      }
+      *(whole *)(codes + i * wide + j) = code & 0x1fff;
+    }
+  for (long i = 0; i < t->h; i++) codes[i * wide + t->w] = codes[i * wide];
+  for (long i = 0; i < 2; i++) /* the first rows once more after the last */
+    memcpy(codes + (t->h + i) * wide, codes + i % t->h * wide, sizeof(int32_t) * wide);
+  return 0;
+}
+
+/* the score is a number of the patch at a position: `pivots.score_patch` */
+CLONES static int search_patch(const job *t, float *scratch, long b) {
+  const long size = t->h * t->w, wide = beside(t->w);
+  int32_t *codes = (int32_t *)scratch, *score = codes + (t->h + 2) * wide;
+  if (pixel_codes(t, t->in + b * size * t->channels, codes)) return 1;
+  mask most = {0};
+  for (long i = 0; i < t->h; i++)
+    for (long j = 0; j < t->w; j += LANES) {
+      const int32_t *at = codes + i * wide + j;
+      mask patch = 4093 * *(whole *)at - 7919 * *(whole *)(at + 1) + 6101 * *(whole *)(at + wide);
+      patch = (patch - 2275 * *(whole *)(at + 2 * wide + 1)) & 0xffffff;
+      if (t->w - j < LANES) /* beyond the end of the row */
+        for (long l = t->w - j; l < LANES; l++) patch[l] = 0;
+      most = LARGER(patch, most);
+      memcpy(score + i * t->w + j, &patch, sizeof(int32_t) * smaller(LANES, t->w - j));
+    }
+  int32_t best = 0;
+  for (int l = 0; l < LANES; l++) best = most[l] > best ? most[l] : best;
+  long where = 0, times = 0;
+  for (long p = 0; p < size; p++)
+    if (score[p] == best) where = p, times++;
+  t->pivots[2 * b] = where / t->w, t->pivots[2 * b + 1] = where % t->w;
+  return times > 1;
+}
+
 /* Find the pivots (`search`), sample the maps there (`out`), or both, sample after sample while it is in the cache.
-   sizes: samples, channels, h, w, n1, n2, the origin, taps of both matrices, phases, first samples, stay; bands: weights and starts of the
-   first matrix, then of the second; see `job` for the rest. A search flags the samples that have NaN or their largest
-   value at several positions. Returns 0, UNDECIDED where a flag is set, or NO_MEMORY. */
+   sizes: samples, channels, h, w, n1, n2, the origin, taps of both matrices, phases, first samples, stay; bands: weights
+   and starts of the first matrix, then of the second; see `job` for the rest. A search flags the
+   samples that it cannot decide. Returns 0, UNDECIDED where a flag is set, or NO_MEMORY. */
 int shiftproof_sample(const float *in, float *out, const int64_t *sizes, const void *const *bands, int64_t *pivots,
                       uint8_t *undecided, int search, int together, int transpose, int threads) {
   job t = {.in = in, .out = out, .samples = sizes[0], .channels = sizes[1], .h = sizes[2], .w = sizes[3],
            .n1 = sizes[4], .n2 = sizes[5], .pivots = pivots, .undecided = undecided, .origin = {sizes[6], sizes[7]},
            .first = {bands[0], bands[1], sizes[8]}, .second = {bands[2], bands[3], sizes[9]},
-           .phases = {sizes[10], sizes[11]}, .first_sample = {sizes[12], sizes[13]}, .stay = sizes[14], .together = together, .transpose = transpose};
+           .phases = {sizes[10], sizes[11]}, .first_sample = {sizes[12], sizes[13]}, .stay = sizes[14],
+           .search = search, .together = together, .transpose = transpose};
+  int (*const searches[])(const job *, float *, long) = {NULL, search_maximum, search_phases, search_patch};
   int code = 0;
   if (search && out && t.samples < 2 * threads) { /* too few to share them out */
-    code = shiftproof_sample(in, NULL, sizes, bands, pivots, undecided, 1, together, 0, threads);
+    code = shiftproof_sample(in, NULL, sizes, bands, pivots, undecided, search, together, 0, threads);
     if (code & NO_MEMORY) return NO_MEMORY;
-    search = 0;
+    search = t.search = NOTHING;
   }
   t.pieces = !together ? t.channels : t.samples < 2 * threads ? threads : 1;
   long parts = search ? t.samples : t.samples * t.pieces, each = search ? t.pieces : 1;
@@ -437,7 +514,7 @@ int shiftproof_sample(const float *in, float *out, const int64_t *sizes, const v
     if (!scratch) code |= NO_MEMORY;
     for (; scratch && from < to; from += step) {
       if (search) {
-        undecided[from] = (t.phases[0] ? search_phases : search_maximum)(&t, scratch, from);
+        undecided[from] = searches[search](&t, scratch, from);
         code |= undecided[from];
       }
       if (out) (together ? pixels : planes)(&t, scratch, from * each, (from + step) * each);

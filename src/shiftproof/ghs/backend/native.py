@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 from shiftproof.ghs.matrix import Axis, Plan
 from shiftproof.tensors import whole_pixels
 
-RULES = ("max", "phase")  # the pivot rules that C knows
+RULES = ("max", "phase", "patch")  # the pivot rules that C knows, as it numbers them from 1 on
 
 _LANES, _ROWS = 16, 4  # as in native.c
 _UNDECIDED, _NO_MEMORY = 1, 2  # what it returns, as in native.c
@@ -63,14 +63,14 @@ def fits(x: Tensor) -> bool:
     )
 
 
-def find(x: Tensor, phases: Sequence[int] | None = None) -> tuple[Tensor, Tensor | None] | None:
-    """The position (B, 2) of the maximum over all channels of each sample, and flags (B,) of the undecided samples.
+def find(x: Tensor, rule: str = "max", phases: Sequence[int] | None = None) -> tuple[Tensor, Tensor | None] | None:
+    """The position (B, 2) of the largest score of each sample, and flags (B,) of the undecided samples.
 
-    With `phases`, of the maximum in the best phase: `pivots.score_phase`. Undecided are samples with NaN or with
-    several such positions; the flags are None where there are none. None where memory is short.
+    `phases`: those of the grid, for the rule `"phase"`; without them it is `"max"`. Undecided are samples with NaN or
+    with several such positions; the flags are None where there are none. None where memory is short.
     """
     pivots, undecided = _room_for_pivots(x)
-    code = _call(_laid_out(x), pivots, undecided, phases=phases, search=True)
+    code = _call(_laid_out(x), pivots, undecided, phases=phases, rule=rule)
     return None if code == _NO_MEMORY else (pivots, undecided if code else None)
 
 
@@ -85,16 +85,14 @@ def sample(x: Tensor, pivots: Tensor, plan: Plan, transpose: bool = False) -> Te
     return None if failed else out
 
 
-def find_and_sample(
-    x: Tensor, plan: Plan, phases: Sequence[int] | None = None
-) -> tuple[Tensor, Tensor, Tensor | None] | None:
+def find_and_sample(x: Tensor, plan: Plan, rule: str = "max") -> tuple[Tensor, Tensor, Tensor | None] | None:
     """`sample` at the pivots of `find`, these, and its flags; each map is read from memory once.
 
     Samples that are undecided are not sampled.
     """
     x = _laid_out(x)
     out, (pivots, undecided) = _room_for_samples(x, plan), _room_for_pivots(x)
-    code = _call(x, pivots, undecided, out, plan, phases, search=True)
+    code = _call(x, pivots, undecided, out, plan, plan.phases, rule=rule)
     return None if code == _NO_MEMORY else (out, pivots, undecided if code else None)
 
 
@@ -123,10 +121,12 @@ def _call(
     plan: Plan | None = None,
     phases: Sequence[int] | None = None,
     *,
-    search: bool = False,
+    rule: str | None = None,
     transpose: bool = False,
 ) -> int:
-    """Find the pivots, sample there, or both; returns what C returns."""
+    """Find the pivots by a rule, sample there, or both; returns what C returns."""
+    if rule == "phase" and phases is None:
+        rule = "max"
     together = whole_pixels(x)
     axes = () if plan is None else plan.axes
     # held until the call is over: another thread may make them too, and replace these
@@ -141,7 +141,7 @@ def _call(
         _Bands(*(t.data_ptr() for band in bands for t in band)),
         pivots.data_ptr(),
         undecided.data_ptr() if undecided is not None else None,
-        search,
+        0 if rule is None else 1 + RULES.index(rule),
         together,
         transpose,
         torch.get_num_threads() if x.numel() * max(1, *taps) > _THREADED else 1,
