@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -27,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_data_dir(parser)
     known = (
-        "table1 .. table6, figure1 .. figure5, cameraman, shifts, subpixel, ablation, aliasing, digits; default: all"
+        "table1 .. table6, figure1 .. figure5, cameraman, shifts, subpixel, kernels, ablation, aliasing, digits; "
+        "default: all"
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run, print and draw: {known}")
     parser.add_argument("--preset", default="laptop", help="paper, laptop or smoke")
@@ -122,7 +124,7 @@ def _run_missing(chosen: Sequence[str], folder: Path, options: argparse.Namespac
 
 
 def _draw(chosen: Sequence[str], out: Path) -> list[Path]:
-    """Draw the chosen ones of figures 1 to 4; returns their files. All but the first are the cameraman experiment's."""
+    """Draw the chosen figures that need no records; returns their files."""
     from shiftproof.experiments.cameraman import load_image, outputs
     from shiftproof.reports import method_figures, paper_figures
 
@@ -133,6 +135,21 @@ def _draw(chosen: Sequence[str], out: Path) -> list[Path]:
         moved, found = outputs(image, _SHIFT, methods)
         path = out / paper_figures.FILES["figure1"]
         drawn.append(method_figures.symmetry(path, image, moved, _SHIFT, found))
+    if "kernels" in chosen:
+        drawn.append(method_figures.gains(out / paper_figures.FILES["kernels"], *_gains()))
     if {"cameraman", "figure2", "figure3", "figure4"} & set(chosen):
         drawn += cameraman.perform(out)[1].values()
     return drawn
+
+
+def _gains() -> tuple[list[float], dict[str, list[float]]]:
+    """Frequencies as parts of the output's Nyquist limit, and the gain of each kernel there, from its matrix."""
+    from shiftproof.evaluation.matrix import measure_matrix
+    from shiftproof.ghs.kernel import GHS_PAPER, Local
+
+    size, count = 128, 64
+    frequencies = [2 * k / count for k in range(size // 2 + 1)]
+    curves = {f"order {m}": measure_matrix(Local(m), size, count)["response"] for m in (0, 1, 2, 4, 8)}
+    curves["GHS of the paper"] = measure_matrix(GHS_PAPER, size, count, "inclusive")["response"]
+    curves["LPF-3"] = [(1 + math.cos(math.pi * f / 2)) / 2 for f in frequencies]  # of the taps 1, 2, 1
+    return frequencies, curves

@@ -22,7 +22,8 @@ from shiftproof.data.batches import augment, normalise
 from shiftproof.environment import machine
 from shiftproof.evaluation.efficiency import Layer, flops, forward, forward_backward, peak_memory, time_in_turns
 from shiftproof.ghs.backend.torch_backend import products
-from shiftproof.layers import APS, BlurPool, GHS2d, RollToPivot, create_downsample, methods
+from shiftproof.layers import APS, BlurPool, GHS2d, GHSUp2d, RollToPivot, create_downsample, methods
+from shiftproof.maps.shifts import circular_shift
 from shiftproof.models import create_model
 from shiftproof.training.process import keep_memory
 
@@ -52,8 +53,15 @@ def peers(channels: int) -> dict[str, Layer]:
 
 
 def layers(x: Tensor) -> dict[str, Layer]:
-    """The layers to time on maps like `x`; the floor is the two bare products on an aligned map."""
+    """The layers to time on maps like `x`; the floor is the two bare products on an aligned map.
+
+    The last two take `x` to twice its size, at a place of its own for each sample.
+    """
     matrices = [axis.dense for axis in GHS2d().sampling.plan(x).axes]
+    sizes = tuple(2 * n for n in x.shape[2:])
+    generator = torch.Generator().manual_seed(0)
+    places = torch.stack([torch.randint(n, (x.shape[0],), generator=generator) for n in sizes], 1)
+    up = GHSUp2d(anchor="stay")
     return {
         "max": lambda t: F.max_pool2d(t, 2),
         "LPF-3": BlurPool(),
@@ -61,8 +69,12 @@ def layers(x: Tensor) -> dict[str, Layer]:
         "APS-3": APS(),
         "max + APS-3": APS(dense_max=2),
         "GHS": GHS2d(),
+        "GHS, stay": GHS2d(anchor="stay"),
+        "GHS of the paper": GHS2d.paper(),
         "floor": lambda t: products(t, matrices),
         **peers(x.shape[1]),
+        "GHS, up": lambda t: up(t, places, sizes),
+        "bilinear, rolled": lambda t: circular_shift(F.interpolate(t, sizes, mode="bilinear"), places),
     }
 
 
@@ -87,11 +99,18 @@ def layer_targets(rows: list[Row]) -> list[Target]:
             where = f"{kind} at {'x'.join(map(str, size))}"
             best = {name: min(times[name].median for times in both.values()) for name in both["contiguous"]}
             plain = both["contiguous"]
+            blurs = min(best[name] for name in best if name.startswith("LPF-3"))
             out.append((f"{where}: GHS / max pooling, contiguous", plain["GHS"].median / plain["max"].median, 1.0))
-            if size != SIZES[0]:
-                out.append((f"{where}: GHS / LPF-3, each in its better layout", best["GHS"] / best["LPF-3"], 1.0))
-                out.append((f"{where}: GHS / APS-3, each in its better layout", best["GHS"] / best["APS-3"], 1 / 3))
-            out.append((f"{where}: GHS / bare products, each in its better layout", best["GHS"] / best["floor"], 1.5))
+            better = [
+                ("GHS / LPF-3, the fastest", best["GHS"] / blurs, 1.0),
+                ("GHS / APS-3", best["GHS"] / best["APS-3"], 0.2),
+                ("GHS, stay / GHS", best["GHS, stay"] / best["GHS"], 1.0),
+                ("GHS, up / bilinear, rolled", best["GHS, up"] / best["bilinear, rolled"], 1.0),
+                ("GHS / bare products", best["GHS"] / best["floor"], 1.5),
+            ]
+            if kind == "forward":
+                better.insert(0, ("GHS / max pooling", best["GHS"] / best["max"], 1.5))
+            out += [(f"{where}: {what}, each in its better layout", ratio, most) for what, ratio, most in better]
     return out
 
 

@@ -1,4 +1,4 @@
-"""Figures 1 to 4 of the paper: Gaussian-Hermite Sampling at work, drawn from arrays of `experiments.cameraman`.
+"""Figures 1 to 4 of the paper, drawn from arrays of `experiments.cameraman`, and the gains of kernels.
 
 Every function writes one file and returns its path.
 """
@@ -6,7 +6,7 @@ Every function writes one file and returns its path.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,24 @@ def comparison(path: Path, image: Tensor, moved: Tensor, shift: tuple[int, int],
         axes[0, column].set_title(label, fontsize=10)
     for k, ax in enumerate(axes.flat):
         ax.text(0.0, -0.02, f"({chr(ord('a') + k)})", transform=ax.transAxes, va="top", ha="left", fontsize=8)
+    return save(figure, path)
+
+
+def gains(path: Path, frequencies: Sequence[float], curves: Mapping[str, Sequence[float]]) -> Path:
+    """The gain of each kernel against the frequency, in parts of the output's Nyquist limit; local ones get darker."""
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    axes = figure.subplots()
+    orders = [name for name in curves if name.startswith("order")]
+    for name, curve in curves.items():
+        if name in orders:
+            shade = 0.75 * (1 - (orders.index(name) + 1) / len(orders))
+            axes.plot(frequencies, curve, color=str(shade), linewidth=1.8, label=name)
+        else:
+            axes.plot(frequencies, curve, color=COLOURS[2 if name.startswith("LPF") else 1], linestyle="--", label=name)
+    axes.axvline(1, color=INK, linewidth=0.8, linestyle=(0, (1, 3)))
+    axes.set(xlabel="frequency, in parts of the output's Nyquist limit", ylabel="gain", xlim=(0, 2), ylim=(0, 1.05))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, handlelength=2.2)
     return save(figure, path)
 
 

@@ -18,6 +18,7 @@ _FIGURES = {
     "figure3": ("figure3_process.png", "Figure 3. Gaussian-Hermite Sampling step by step."),
     "figure4": ("figure4_comparison.png", "Figure 4. An image and its shifted copy, downsampled by each method."),
     "figure5": ("figure5_erasure.png", "Figure 5. Consistency and accuracy with a square erased."),
+    "kernels": ("kernels.png", "Gain of the local kernel for orders 0 to 8, beside LPF-3 and the paper's layer."),
     "aliasing": ("aliasing.png", "Aliasing: the energy of a wave that survives downsampling, by its frequency."),
 }
 FILES = {name: file for name, (file, _) in _FIGURES.items()}

@@ -23,7 +23,7 @@ class Cell:
     """The paper's number, if it has one, and ours, one per seed, with the files they come from.
 
     A `measured` number does not depend on the seed and is shown without spread. `margin`: half the 95 % interval of
-    one seed. `run`: whether there is a record at all.
+    one seed. `run`: whether there is a record at all. `seeds`: of the values.
     """
 
     paper: paper.Value | None = None
@@ -33,6 +33,7 @@ class Cell:
     measured: bool = False
     margin: float | None = None
     run: bool = False
+    seeds: tuple[int, ...] = ()
 
     @property
     def mean(self) -> float | None:
@@ -114,7 +115,10 @@ def differ(a: Cell, b: Cell, spread: float | None = None) -> bool | None:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: where its numbers are in the metrics of a record, and the paper's numbers by method."""
+    """A column of a table: where its numbers are in a record, and the paper's numbers by method.
+
+    With `more` paths it shows the mean of all of them.
+    """
 
     title: str
     path: tuple[str, ...]
@@ -123,19 +127,24 @@ class Column:
     printed: Mapping[str, paper.Value] = field(default_factory=dict)
     model: str | None = None  # if each column is another network
     optional: bool = False  # left out where no record has it
+    part: str = "metrics"  # of the record
+    more: tuple[tuple[str, ...], ...] = ()
 
 
 def record_cell(found: Sequence[tuple[str, Record]], column: Column, printed: paper.Value | None) -> Cell:
-    """The cell of a run, over the records of all its seeds: the estimate or number that the column names."""
-    ours, margins = [], []
-    for name, record in found:
-        value = records.lookup(record["metrics"], *column.path)
-        if isinstance(value, Mapping):
-            margins.append(column.scale * (value["high"] - value["low"]) / 2)
-            value = value["value"]
-        if value is not None:
-            ours.append((record["seed"], name, column.scale * float(value)))
-    ours.sort()
-    values, files = tuple(v for *_, v in ours), tuple(n for _, n, _ in ours)
+    """The cell of a run, over the records of all its seeds: the estimate or number that the column names.
+
+    Of several records of a seed the newest counts that has the number.
+    """
+    ours, margins = dict[int, tuple[str, float]](), []
+    for name, record in sorted(found, key=lambda pair: pair[1]["created"]):
+        several = [records.lookup(record[column.part], *path) for path in (column.path, *column.more)]
+        margins += [column.scale * (v["high"] - v["low"]) / 2 for v in several if isinstance(v, Mapping)]
+        several = [v["value"] if isinstance(v, Mapping) else v for v in several]
+        if None not in several:
+            ours[record["seed"]] = name, column.scale * statistics.fmean(several)
+    seeds = sorted(ours)
+    values, files = tuple(ours[k][1] for k in seeds), tuple(ours[k][0] for k in seeds)
     measured = column.path[0] == "aliasing"  # of the method, whatever the seed
-    return Cell(printed, values, files, column.digits, measured, max(margins, default=None), run=bool(found))
+    margin = max(margins, default=None)
+    return Cell(printed, values, files, column.digits, measured, margin, run=bool(found), seeds=tuple(seeds))

@@ -48,6 +48,8 @@ def spread(y: Tensor, pivots: Tensor, plan: Plan) -> Tensor:
         out: Tensor = _Sample.apply(y, pivots, run, back)  # type: ignore[no-untyped-call]
     else:
         out = run(y, pivots)
+    if is_eager(y) and native.fits(y) and int(pivots.min()) >= 0:  # zeros are positive already
+        return out
     return torch_backend.mark_absent(out, pivots)
 
 

@@ -1,0 +1,96 @@
+"""Which kernel is the default: the rule of docs/mathematics.md, applied to the table of kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from shiftproof.reports.table import Cell, Table
+
+SCORE, ALIASED, BEHIND = "score", "aliased energy", "behind the best, points"  # columns
+LIMIT = "LPF-3"  # the row whose aliased energy must not be exceeded
+
+
+class Choice(NamedTuple):
+    """The candidate that the rule chooses, the best one, those tied with it, and those that alias too much."""
+
+    chosen: str
+    best: str
+    tied: tuple[str, ...]
+    refused: tuple[str, ...]
+
+
+def candidate(label: str) -> tuple[int, float] | None:
+    """Order and width of a row; None for rivals.
+
+    >>> candidate("order 4, width 0.8")
+    (4, 0.8)
+    """
+    words = label.replace(",", "").split()
+    return (int(words[1]), float(words[3])) if words[0] == "order" else None
+
+
+def paired(a: Cell, b: Cell) -> list[float]:
+    """The differences a - b of the seeds that both have."""
+    theirs = dict(zip(b.seeds, b.values))
+    return [value - theirs[seed] for seed, value in zip(a.seeds, a.values) if seed in theirs]
+
+
+def half_interval(differences: list[float]) -> float:
+    """Half the 95 % interval of the mean of paired differences, by Student's t; infinite for fewer than two."""
+    from scipy import stats
+
+    n = len(differences)
+    if n < 2:
+        return math.inf
+    return float(stats.t.ppf(0.975, n - 1)) * statistics.stdev(differences) / math.sqrt(n)
+
+
+def choose(scores: Mapping[str, Cell], aliased: Mapping[str, float], limit: float) -> Choice:
+    """The rule: the best mean score, what is tied with it by seed, of these the lowest order, then the width next to 1.
+
+    Only candidates count whose aliased energy is at most `limit`.
+    """
+    names = [name for name in scores if candidate(name) is not None and scores[name].values]
+    refused = tuple(name for name in names if aliased[name] > limit)
+    left = {name: scores[name] for name in names if name not in refused}
+    best = max(left, key=lambda name: statistics.fmean(left[name].values))
+    behind = {name: paired(left[best], cell) for name, cell in left.items()}
+    tied = tuple(name for name, d in behind.items() if name == best or statistics.fmean(d) <= half_interval(d))
+
+    def plainness(name: str) -> tuple[int, float]:
+        order, width = candidate(name) or (0, 0.0)
+        return order, abs(math.log(width))
+
+    return Choice(min(tied, key=plainness), best, tied, refused)
+
+
+def judge(table: Table) -> Table:
+    """The table of kernels with a column for the difference from the best candidate, and the verdict as a note."""
+    place = {title: i for i, title in enumerate(table.columns)}
+    scores = {label: cells[place[SCORE]] for label, cells in table.rows}
+    aliased = {label: mean for label, cells in table.rows if (mean := cells[place[ALIASED]].mean) is not None}
+    seeds = min(len(cell.values) for name, cell in scores.items() if candidate(name))
+    if seeds < 2 or LIMIT not in aliased:
+        return table  # too early
+    choice = choose(scores, aliased, aliased[LIMIT])
+    best = scores[choice.best]
+    rows = tuple((label, (*cells, _behind(best, cells[place[SCORE]]))) for label, cells in table.rows)
+    verdict = (
+        f"By the rule, with {seeds} seeds: {choice.chosen}. The best is {choice.best}; tied with it: "
+        f"{_listed(name for name in choice.tied if name != choice.best)}; aliased energy above that of LPF-3: "
+        f"{_listed(choice.refused)}."
+    )
+    return dataclasses.replace(table, columns=(*table.columns, BEHIND), rows=rows, notes=(*table.notes, verdict))
+
+
+def _behind(best: Cell, cell: Cell) -> Cell:
+    """How far a row is behind the best candidate, by seed."""
+    return dataclasses.replace(cell, values=tuple(paired(best, cell)), margin=None)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "; ".join(names) or "none"
