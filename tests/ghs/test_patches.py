@@ -77,3 +77,15 @@ def test_compiled_search_finds_the_same_patches() -> None:
     x[2, :, ::3] = x[2, :, :1]
     x[3, 0, 0, 0] = torch.nan
     assert torch.equal(backend.find(x, "patch", "exact", (), None), select_pivot(x, "patch"))
+
+
+def test_infinities_where_the_smallest_numbers_count_as_zero() -> None:
+    """The largest value has an inverse that is a normal number, so C and torch agree there too."""
+    torch.set_flush_denormal(True)
+    try:
+        for seed in range(50):
+            x = torch.randn(1, 1, 4, 5, generator=torch.Generator().manual_seed(seed))
+            x[0, 0, 1, 1] = torch.inf
+            assert torch.equal(backend.find(x, "patch", "exact", (), None), select_pivot(x, "patch"))
+    finally:
+        torch.set_flush_denormal(False)

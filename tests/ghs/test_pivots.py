@@ -8,6 +8,8 @@ from torch import Tensor
 
 from helpers.laws import all_shifts, hard_maps, phase_scores, tied_maps
 from shiftproof.ghs.pivots import Rule, score_energy, score_phase, select_pivot
+from shiftproof.ghs.sampling import find_pivot
+from shiftproof.layers import RollToPivot
 from shiftproof.maps.shifts import circular_shift
 
 
@@ -175,3 +177,33 @@ def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
 
 def test_empty_batch() -> None:
     assert select_pivot(torch.zeros(0, 2, 3, 3)).shape == (0, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("counts", [None, (4,), (4, 5, 6)])
+def test_the_phase_needs_the_size_of_the_output(counts: tuple[int, ...] | None, dtype: torch.dtype) -> None:
+    """One number an axis, whether C searches or torch; the front, which has no output, refuses the rule."""
+    with pytest.raises(ValueError, match=r"`pivot_rule='phase'` needs `counts`.*, the size of the output on each of 2"):
+        find_pivot(torch.rand(2, 3, 9, 8, dtype=dtype), rule="phase", counts=counts)
+    with pytest.raises(ValueError, match="chooses where the samples of an output lie"):
+        RollToPivot("phase")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_arguments_are_checked_where_nothing_is_tied(dtype: torch.dtype) -> None:
+    with pytest.raises(ValueError, match="`ties`"):
+        find_pivot(torch.rand(1, 1, 5, 5, dtype=dtype), ties="coin")
+
+
+def test_phases_of_sizes_that_are_known_only_at_run_time() -> None:
+    """A traced graph sums phases in another way, with memory that grows like the map."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return find_pivot(x, rule="phase", counts=[(x.shape[2] + 1) // 2])
+
+    size = torch.export.Dim("size", min=3, max=2**20)
+    program = torch.export.export(Model(), (torch.rand(2, 1, 12),), dynamic_shapes=({2: size},)).module()
+    for n in (7, 12, 30, 100_000):
+        x = torch.rand(2, 1, n)
+        assert torch.equal(program(x), Model()(x))

@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from helpers.laws import all_shifts, best_position, tied_maps
 from shiftproof.ghs import ties
 from shiftproof.ghs.pivots import select_pivot
+from shiftproof.ghs.sampling import find_pivot
 from shiftproof.ghs.ties import aligned_rank, argmax, dense_rank, merging_schedule
 from shiftproof.maps.shifts import circular_shift
 
@@ -537,3 +538,32 @@ def test_window_rule_cannot_decide_every_case() -> None:
         circular_shift(m, -select_pivot(m, ties="window")) for m in (circular_shift(x, (0, s)) for s in range(16))
     ]
     assert not all(torch.equal(a, aligned[0]) for a in aligned)
+
+
+def test_nan_in_a_companion_is_above_infinity() -> None:
+    """The cheap comparisons and the complete one are the same order."""
+    for seed in range(200):
+        generator = torch.Generator().manual_seed(seed)
+        choices = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, 1.0])
+        x, companion = torch.zeros(2, 1, 2, 6), choices[torch.randint(5, (2, 2, 2, 6), generator=generator)]
+        cheap = find_pivot(x, companion)
+        complete = aligned_rank(x[:, 0], [x, companion]).argmax(1)
+        for sample, (row, column), place in zip(companion, cheap.tolist(), complete.tolist()):
+            expected = sample.roll((-(place // 6), -(place % 6)), (1, 2))
+            assert torch.equal(sample.roll((-row, -column), (1, 2)).nan_to_num(7.0), expected.nan_to_num(7.0))
+
+
+def test_the_default_device_does_not_matter_to_ties() -> None:
+    x = torch.randn(2, 3, 8, 8).round()
+    expected = find_pivot(x)
+    with torch.device("meta"):
+        assert torch.equal(find_pivot(x), expected)
+
+
+def test_samples_without_a_pivot_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are tied, and it would take long for nothing."""
+    monkeypatch.setattr(ties, "aligned_rank", None)
+    monkeypatch.setattr(ties, "_eliminate", None)
+    x = torch.full((2, 3, 64, 64), torch.nan)
+    for rule in ("max", "phase", "patch"):
+        assert find_pivot(x, rule=rule, counts=(32, 32)).eq(-1).all()

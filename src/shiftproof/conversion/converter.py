@@ -21,12 +21,16 @@ from shiftproof.conversion.verify import check_stages, check_whole
 from shiftproof.layers import Downsample, create_downsample, make_front
 from shiftproof.maps.padding import BORDERS
 
+PLACEMENTS = ("after", "before")
+
 
 def convert(
     model: nn.Module,
     method: str | Callable[..., Downsample] = "ghs",
     padding: str | None = "circular",
     *,
+    placement: str = "after",
+    antialias: bool = False,
     example: Tensor | None = None,
     strict: bool = True,
     front: bool | None = None,
@@ -43,15 +47,20 @@ def convert(
       loaded before or after the conversion.
     * `method="strided", padding=None` gives the original network, up to rounding.
 
-    Every convolution or pooling with a stride runs at stride 1. The method downsamples its output after the norm and
-    activation that follow, or its input if it is a 1 x 1 convolution without activation, as in a shortcut. Maps that
-    meet again share one selection. Fine-tune before use: the weights were trained without the new layers.
+    With `placement="after"` every convolution or pooling with a stride runs at stride 1. The method downsamples its
+    output after the norm and activation that follow, or its input if it is a 1 x 1 convolution without activation, as
+    in a shortcut. With `placement="before"` it keeps its stride, at its cost, and the method chooses on its input where
+    it begins: the map is moved, by less than the stride where the stride divides its size. Maps that meet again share
+    one selection. Fine-tune before use: the weights were trained without the new layers.
 
     Args:
         model: any network that torch.fx can trace.
         method: a name of `methods()`, or a class or function that makes the layer.
         padding: the mode for every convolution and pooling, which then keep the size of the map. None leaves them
             as they are; nothing is guaranteed then.
+        placement: `"after"` or `"before"` the operations with a stride. Only methods that choose where samples lie,
+            such as `ghs` and `aps`, can be placed before.
+        antialias: with `placement="before"`, also filter the map as the method does, at every pixel.
         example: a batch of inputs (B, C, H, W). By default several sizes are tried until one fits.
         strict: raise a `ConversionError`, which says where and what to do, if something cannot be converted or made
             exact. If False, leave it as it is and list it in `conversion_report(model)`.
@@ -69,6 +78,11 @@ def convert(
     """
     if padding is not None:
         checks.choice("padding", padding, BORDERS)
+    if checks.choice("placement", placement, PLACEMENTS) == "after" and antialias:
+        raise ValueError(
+            "`antialias=True` filters maps before operations that keep their stride: set `placement='before'`. With "
+            "`placement='after'` the method filters by itself."
+        )
 
     def make(channels: int, stride: tuple[int, ...]) -> Downsample:
         return create_downsample(method, channels, stride, padding or "zeros", len(stride), **options)
@@ -81,13 +95,20 @@ def convert(
         values = node_values(traced, x)
         down = make(x.shape[1], (2,) * (x.dim() - 2))
         first, layer = make_front(down, padding, front, subpixel)
+        if placement == "before" and not layer.starts:
+            raise ValueError(
+                f"`placement='before'` needs a method that chooses where samples lie, such as 'ghs' or 'aps': {layer} "
+                f"does not. Use `placement='after'`."
+            )
         flops_before = _flops(traced, x)
         aligned = layer is not down  # the network inside need not be invariant
         keep_strides = aligned and layer.in_convolution
         plan = None if keep_strides else _checked_plan(make_plan(traced, values), strict)
     # the new layers take their initial parameters, if any, from the user's random numbers, like any other layer
     replaced, padding_changed, size_changed = (
-        rewrite(traced, values, plan, lambda *a: make(*a).split()[1], padding) if plan else ([], [], [])
+        rewrite(traced, values, plan, lambda *a: make(*a).split()[1], padding, placement, antialias)
+        if plan
+        else ([], [], [])
     )
     traced.graph.lint()
     traced.recompile()
@@ -112,6 +133,7 @@ def convert(
     report = ConversionReport(
         method=method if isinstance(method, str) else getattr(method, "__name__", str(method)),
         padding=padding,
+        placement=placement,
         law="none" if broken else law,
         replaced=replaced,
         padding_changed=padding_changed,

@@ -1,4 +1,4 @@
-"""The modules that replace strided ones: convolution and pooling at stride 1, and downsampling of several maps."""
+"""What a conversion puts in: convolution and pooling with other strides and padding, layers that several maps share."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from torch.nn.modules.conv import _ConvNd
 
 from shiftproof.conversion.error import ConversionError
 from shiftproof.conversion.operation import Operation
+from shiftproof.ghs.backend.torch_backend import mark_absent
 from shiftproof.layers import Downsample
 from shiftproof.layers.convolution import CONVOLUTIONS, same_padding
+from shiftproof.maps.gather import take_from
 from shiftproof.maps.padding import pad
 
 
-def stride_one_convolution(source: _ConvNd, op: Operation, padding: str | None) -> nn.Module:
-    """The same parameters at stride 1. A `padding` mode keeps the size of the map; None leaves the padding alone."""
+def padded_convolution(source: _ConvNd, op: Operation, padding: str | None, stride: tuple[int, ...]) -> nn.Module:
+    """The same parameters with another stride.
+
+    A `padding` mode keeps the size of the map at stride 1; None leaves the padding alone.
+    """
     if padding is None and source.padding != "same":
         around = getattr(source, "around", [(p, p) for p in op.padding])
     else:
@@ -29,21 +34,23 @@ def stride_one_convolution(source: _ConvNd, op: Operation, padding: str | None) 
         layer.around = tuple(around)
     else:  # a subclass, or parametrized: keep it and let torch pad
         layer = source
-    layer.stride = (1,) * len(op.stride)
+    layer.stride = stride
     layer.padding = tuple(before for before, _ in around)
     layer.padding_mode = padding or op.padding_mode
     layer._reversed_padding_repeated_twice = [n for pair in reversed(around) for n in pair]
     return layer  # type: ignore[no-any-return]
 
 
-class StrideOnePool(nn.Module):
-    """Pooling at stride 1: the windows of a strided pooling and all those in between.
+class PaddedPool(nn.Module):
+    """Pooling with another stride: at stride 1 the windows of the source and all those in between.
 
-    A `padding` mode keeps the size of the map; with None it pads like the pooling that it replaces.
+    A `padding` mode keeps the size of the map at stride 1; with None, which is for stride 1 alone, it pads like the
+    pooling that it replaces.
     """
 
-    def __init__(self, source: Operation, padding: str | None) -> None:
+    def __init__(self, source: Operation, padding: str | None, stride: tuple[int, ...]) -> None:
         super().__init__()
+        self.steps = stride
         self.kind = "max" if source.kind == "max pooling" else "avg"
         self.kernel, self.dilation = source.kernel, source.dilation
         self.stride, self.amounts, self.options, self.padding = source.stride, source.padding, source.options, padding
@@ -58,7 +65,7 @@ class StrideOnePool(nn.Module):
                 padded = F.pad(x, [n for pair in reversed(around) for n in pair], value=-torch.inf)
             else:
                 padded = pad(x, around, self.padding)
-            return pool(padded, self.kernel, 1, **spread)  # type: ignore[no-any-return]
+            return pool(padded, self.kernel, self.steps, **spread)  # type: ignore[no-any-return]
         options = {k: v for k, v in self.options.items() if k != "ceil_mode"}
         if self.options.get("ceil_mode"):
             x = self._pad_for_the_last_window(x)
@@ -81,7 +88,7 @@ class StrideOnePool(nn.Module):
 
     def extra_repr(self) -> str:
         """The kind of pooling, the window and the padding."""
-        return f"{self.kind}, kernel_size={self.kernel}, padding={self.padding!r}"
+        return f"{self.kind}, kernel_size={self.kernel}, stride={self.steps}, padding={self.padding!r}"
 
 
 class SharedDownsample(nn.Module):
@@ -95,3 +102,37 @@ class SharedDownsample(nn.Module):
         """The maps, each downsampled."""
         selection = self.down.select(*maps)
         return tuple(self.down(x, selection) for x in maps)
+
+
+class MoveToSelection(nn.Module):
+    """Move maps that meet again by one selection, so that operations with a stride after it sample where it says.
+
+    Where they wrap, pixels move around the edges. Otherwise zeros enter, as they do beside a border of zeros.
+    """
+
+    def __init__(self, down: Downsample, wraps: bool, antialias: bool) -> None:
+        super().__init__()
+        self.down, self.wraps, self.antialias = down, wraps, antialias
+
+    def forward(self, *maps: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """The maps, each moved, and filtered first with `antialias`."""
+        selection = self.down.select(*maps)
+        assert selection is not None
+        start = self.down.start(selection, maps[0].shape[2:])
+        moved = tuple(self._move(self.down.smooth(x) if self.antialias else x, start) for x in maps)
+        if not selection.is_floating_point() and selection.dim() == 2:  # pivots, which a map with NaN does not have
+            moved = tuple(mark_absent(x, selection) for x in moved)
+        return moved if len(moved) > 1 else moved[0]
+
+    def _move(self, x: Tensor, start: Tensor) -> Tensor:
+        if self.wraps:
+            return take_from(x, start)
+        moved = take_from(pad(x, [(0, s - 1) for s in self.down.stride], "zeros"), start)
+        for axis, size in enumerate(x.shape[2:], 2):
+            moved = moved.narrow(axis, 0, size)
+        return moved
+
+    def extra_repr(self) -> str:
+        """What is not usual."""
+        words = [] if self.wraps else ["wraps=False"]
+        return ", ".join(words + (["antialias=True"] if self.antialias else []))

@@ -26,6 +26,7 @@ class ConversionReport:
 
     method: str
     padding: str | None
+    placement: str  # of the method, after or before the operations with a stride
     law: str
     replaced: list[Replacement]
     padding_changed: list[str]  # convolutions and poolings with another padding mode

@@ -14,8 +14,8 @@ from torch import Tensor, fx, nn
 
 from shiftproof.conversion.capture import node_values
 from shiftproof.conversion.frames import Frames, leading_to, spatial_axes
-from shiftproof.conversion.operation import node_label
-from shiftproof.conversion.replacements import SharedDownsample
+from shiftproof.conversion.operation import node_label, read_operation
+from shiftproof.conversion.replacements import MoveToSelection, PaddedPool, SharedDownsample
 from shiftproof.invariance import copy_of, same_bits
 from shiftproof.layers import Downsample, RollToPivot
 
@@ -81,9 +81,17 @@ def _rolled(value: Any, sizes: tuple[int, ...], shift: tuple[int, ...]) -> list[
 
 
 def _stages(traced: fx.GraphModule, x: Tensor) -> tuple[set[fx.Node], dict[fx.Node, Any], Frames]:
-    """The layers that downsample maps or roll them to their pivot, the value of every node, and the frames."""
-    modules, kinds = dict(traced.named_modules()), (Downsample, SharedDownsample, RollToPivot)
-    found = {n for n in traced.graph.nodes if n.op == "call_module" and isinstance(modules[str(n.target)], kinds)}
+    """What downsamples maps, moves them or rolls them to their pivot, the value of every node, and the frames."""
+    modules, kinds = dict(traced.named_modules()), (Downsample, SharedDownsample, MoveToSelection, RollToPivot)
+
+    def changes_frame(node: fx.Node) -> bool:
+        module = modules[str(node.target)] if node.op == "call_module" else None
+        if isinstance(module, PaddedPool):
+            return any(s > 1 for s in module.steps)
+        operation = read_operation(node, modules)
+        return isinstance(module, kinds) or (operation is not None and operation.strided)
+
+    found = {node for node in traced.graph.nodes if changes_frame(node)}
     values = node_values(traced, x)
     return found, values, Frames(traced.graph, values, x.dim() - 2, found, set())
 
@@ -91,9 +99,11 @@ def _stages(traced: fx.GraphModule, x: Tensor) -> tuple[set[fx.Node], dict[fx.No
 def _separate_selections(boundaries: set[fx.Node], frames: Frames, modules: dict[str, nn.Module]) -> list[str]:
     """Layers that make a selection each, although their maps meet again."""
     by_frame: dict[fx.Node, list[str]] = {}
-    for node in boundaries & frames.sizes.keys():
+    for node in (node for node in boundaries & frames.sizes.keys() if node.op == "call_module"):
         module = modules[str(node.target)]
-        if isinstance(module, SharedDownsample) or (isinstance(module, Downsample) and module.selects):
+        if isinstance(module, SharedDownsample | MoveToSelection) or (
+            isinstance(module, Downsample) and module.selects
+        ):
             by_frame.setdefault(frames.of(node), []).append(node_label(node))
     return [
         f"{' and '.join(sorted(names))} each make their own selection, but their maps meet again."

@@ -1,4 +1,4 @@
-"""Local sampling of maps that are not wrapped: the grid takes the phase of the pivot, and the border is padded.
+"""Local kernels as convolutions: maps that are not wrapped, and every pixel instead of every stride.
 
 For networks that keep their padding. No guarantee for circular shifts is made here.
 """
@@ -31,20 +31,30 @@ def sample_between_borders(x: Tensor, pivots: Tensor, stride: Sequence[int], ker
 
     The map goes on beyond its border as `padding` says. A constant keeps its value but beside a border of zeros.
     """
-    ndim = x.dim() - 2
     weights = [_cache.get_like((kernel, s), x, partial(_weights, kernel, s)) for s in stride]
     reach = [len(w) // 2 for w in weights]
     counts = [-(-m // s) for m, s in zip(x.shape[2:], stride)]
     around = [(r, n * s + r - m) for r, n, s, m in zip(reach, counts, stride, x.shape[2:])]
-    out = take_from(pad(x.to(wide(x.dtype)), around, padding), pivots.remainder(torch.tensor(stride, device=x.device)))
+    phase = pivots.remainder(torch.tensor(stride, device=x.device))
+    return _weigh(take_from(pad(x.to(wide(x.dtype)), around, padding), phase), weights, stride).to(x.dtype)
+
+
+def smooth(x: Tensor, stride: Sequence[int], kernel: Local, padding: str) -> Tensor:
+    """The kernel of a stride at every pixel of maps (B, C, d1..dn)."""
+    weights = [_cache.get_like((kernel, s), x, partial(_weights, kernel, s)) for s in stride]
+    around = [(len(w) // 2, len(w) // 2) for w in weights]
+    return _weigh(pad(x.to(wide(x.dtype)), around, padding), weights, [1] * len(stride)).to(x.dtype)
+
+
+def _weigh(x: Tensor, weights: Sequence[Tensor], stride: Sequence[int]) -> Tensor:
+    """Sums with the weights of each axis, a stride apart, of maps that are padded already."""
+    ndim = len(weights)
     with autocast_off(x):
         for axis, (row, s) in enumerate(zip(weights, stride)):
             shape, steps = [1] * ndim, [1] * ndim
             shape[axis], steps[axis] = len(row), s
-            out = _CONVOLVE[ndim](
-                out, row.view(1, 1, *shape).expand(x.shape[1], 1, *shape), None, steps, groups=x.shape[1]
-            )
-    return out.to(x.dtype)
+            x = _CONVOLVE[ndim](x, row.view(1, 1, *shape).expand(x.shape[1], 1, *shape), None, steps, groups=x.shape[1])
+    return x
 
 
 def _weights(kernel: Local, stride: int) -> Tensor:

@@ -47,7 +47,7 @@ def score_patch(x: Tensor) -> Tensor:
     """
     axes = tuple(range(1, x.dim()))
     spatial = axes[:-1]  # of the score
-    finite = torch.finfo(wide(x.dtype)).max
+    finite = 1 / torch.finfo(wide(x.dtype)).tiny  # the largest power of two whose inverse is a normal number
     level = x.to(wide(x.dtype))
     top = torch.maximum(level.amax(axes, keepdim=True), -level.amin(axes, keepdim=True))
     steps = (level * (256 / top.clamp(_TINY, finite))).clamp(-256, 256).round().to(torch.int32)
@@ -82,9 +82,8 @@ def score_phase(x: Tensor, counts: Sequence[int]) -> Tensor:
 def _phase_sums(values: Tensor, axis: int, size: int, count: int) -> Tensor:
     """For each position of an axis the sum over those of its phase: all that are multiples of `size / count` away."""
     if torch.compiler.is_dynamo_compiling() or isinstance(size, torch.SymInt):  # which cannot look for a divisor
-        i = torch.arange(size, device=values.device)
-        same = ((i[:, None] - i) * count).remainder(size).eq(0).to(values.dtype)
-        return torch.movedim(torch.movedim(values, axis, -1) @ same, -1, axis)
+        phase = (torch.arange(size, device=values.device) * count).remainder(size)  # equal where the phase is
+        return torch.zeros_like(values).index_add(axis, phase, values).index_select(axis, phase)
     period = grids.phases(size, count)
     lines = values.reshape(*values.shape[:axis], size // period, period, *values.shape[axis + 1 :])
     return lines.sum(axis, keepdim=True).expand(lines.shape).flatten(axis, axis + 1)
@@ -97,6 +96,14 @@ def check_rule(rule: str | Rule) -> str | Rule:
     if not isinstance(rule, str):
         raise TypeError(f"`pivot_rule` must be a name or a function, not {type(rule).__name__}.")
     return checks.choice("pivot_rule", rule, PIVOT_RULES)
+
+
+def check_search(rule: str | Rule, ties: str, counts: Sequence[int] | None, ndim: int) -> None:
+    """Refuse arguments of `select_pivot` that are wrong for maps of `ndim` axes."""
+    checks.choice("ties", ties, TIES)
+    if check_rule(rule) == "phase" and (counts is None or len(counts) != ndim):
+        given = "" if counts is None else f" (={tuple(counts)})"
+        raise ValueError(f"`pivot_rule='phase'` needs `counts`{given}, the size of the output on each of {ndim} axes.")
 
 
 def select_pivot(
@@ -121,10 +128,7 @@ def select_pivot(
     5 x 5 pixels, which cannot decide every case; `"first"` takes the first maximum in memory, and the guarantee does
     not hold where there are ties.
     """
-    checks.choice("ties", ties, TIES)
-    check_rule(rule)
-    if rule == "phase" and counts is None:
-        raise ValueError("`pivot_rule='phase'` needs `counts`, the sizes of the output.")
+    check_search(rule, ties, counts, x.dim() - 2)
     x = x.detach()
     with autocast_off(x):  # which refuses to put maps and scores of two half precisions together
         scores = _scores(x, rule, counts)
@@ -133,7 +137,7 @@ def select_pivot(
             return x.new_empty((0, len(sizes)), dtype=torch.int64)
         # looked for in x: the maximum of another runtime, or a user's rule, may drop a NaN
         ill = x.flatten(1).isnan().any(1)
-        index = argmax(scores, ties, (x, *(c.detach() for c in companions)))
+        index = argmax(scores, ties, (x, *(c.detach() for c in companions)), ~ill)
         return torch.where(ill[:, None], -1, _unravel(index, sizes))
 
 

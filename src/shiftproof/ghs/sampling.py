@@ -19,12 +19,12 @@ from shiftproof import checks
 from shiftproof.cache import Cache
 from shiftproof.ghs import backend, grids
 from shiftproof.ghs.backend.torch_backend import mark_absent
-from shiftproof.ghs.borders import sample_between_borders
+from shiftproof.ghs.borders import sample_between_borders, smooth
 from shiftproof.ghs.frame import Frame
 from shiftproof.ghs.kernel import GHS, Kernel, Local, parse_kernel
 from shiftproof.ghs.matrix import Plan, make_plan
 from shiftproof.ghs.moments import moments
-from shiftproof.ghs.pivots import Rule, check_rule
+from shiftproof.ghs.pivots import Rule, check_rule, check_search
 from shiftproof.ghs.ties import TIES
 from shiftproof.maps.padding import BORDERS
 from shiftproof.maps.shifts import circular_shift
@@ -193,6 +193,27 @@ class Sampling:
         check_selection(selection, y, sizes)
         return backend.spread(plain(y), selection, self.plan(y, sizes))
 
+    def start(self, selection: Tensor, sizes: Sequence[int]) -> Tensor:
+        """Where an operation with this stride begins, so that it samples at the pivots `selection`. (B, n)
+
+        A map that stays is moved by less than a stride, if nothing is left over at its end, or if it has a border.
+        """
+        offsets = []
+        for axis, (size, stride) in enumerate(zip(sizes, self.stride)):
+            place = selection[:, axis]
+            if self.padding != "circular" or (self.anchor == "stay" and size % stride == 0):
+                offsets.append(place.remainder(stride))
+            else:
+                offsets.append((place - self._origin(size) // stride * stride).remainder(size))
+        return torch.stack(offsets, 1)
+
+    def smooth(self, x: Tensor) -> Tensor:
+        """The kernel at every pixel of maps (B, C, d1..dn), instead of every stride."""
+        kernel = Local(0) if self.kernel == GHS else self.kernel
+        if not isinstance(kernel, Local):
+            raise ValueError(f"`antialias=True` needs a kernel with a window, not {kernel}: set `kernel=Local(...)`.")
+        return smooth(plain(x), self.stride, kernel, self.padding)
+
     def frame(self, selection: Tensor, sizes: Sequence[int]) -> Frame:
         """Where the samples lie in maps of the given sizes with the pivots `selection`."""
         counts = self.counts(sizes)
@@ -293,6 +314,7 @@ def find_pivot(
                 f"`companions[{i - 1}]` (shape {tuple(t.shape)}) must have the batch and the sizes of `x` "
                 f"(shape {tuple(x.shape)})."
             )
+    check_search(rule, ties, counts, ndim)
     _refuse_trace()
     return backend.find(plain(x), rule, ties, [plain(c) for c in companions], counts)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,12 +20,17 @@ Schedule = tuple[int, list[int]]  # how many ranks are merged at a time, and how
 _SYMBOLIC_DOUBLINGS = {1: 32, 2: 16, 3: 12}  # by dimension: signals of 2^32 samples, images of 65,536 pixels each way
 
 
-def argmax(scores: Tensor, ties: str, maps: Sequence[Tensor]) -> Tensor:
-    """The position of the largest score of each sample; ties are decided by the `maps`. (B, d1..dn) -> (B,)"""
+def argmax(scores: Tensor, ties: str, maps: Sequence[Tensor], wanted: Tensor | None = None) -> Tensor:
+    """The position of the largest score of each sample; ties are decided by the `maps`. (B, d1..dn) -> (B,)
+
+    `wanted` (B,): the samples that matter; any position will do for the others.
+    """
     flat = scores.flatten(1)
     best, index = flat.max(1)
     largest = flat == best[:, None]
     tied = largest.sum(1) != 1
+    if wanted is not None:
+        tied = tied & wanted
     if ties == "exact":
         return (_resolve if is_eager(scores) else _resolve_traced)(tied, index, scores, *maps)
     if ties == "window":
@@ -74,15 +80,20 @@ def _eliminate(scores: Tensor, maps: Sequence[Tensor], budget: int = 128) -> Ten
     Entry by entry, those positions stay whose entry is the largest. It stops when one is left in every sample or
     the budget of comparisons is spent; most ties end after one or two.
     """
-    planes = [scores, *(m[:, c] for m in maps for c in range(m.shape[1]))]
+    planes = []
+    for m in (scores[:, None], *maps):
+        for plane in m.unbind(1):
+            absent = plane.isnan()
+            if bool(absent.any()):  # NaN is above infinity
+                planes.append(absent.to(plane.dtype))
+            planes.append(plane.masked_fill(absent, 0.0))
     left = torch.ones_like(scores, dtype=torch.bool)
     axes = tuple(range(1, scores.dim()))
     pixels = scores[0].numel()
     for offset in range(min(pixels, max(1, budget // len(planes)))):
-        steps = [-int(o) for o in torch.unravel_index(torch.tensor(offset), scores.shape[1:])]
+        steps = [-int(o) for o in np.unravel_index(offset, scores.shape[1:])]
         for plane in planes:
-            entry = plane.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf).roll(steps, axes)
-            entry = entry.masked_fill(~left, -torch.inf)
+            entry = plane.roll(steps, axes).masked_fill(~left, -torch.inf)
             left = left & (entry == entry.amax(axes, keepdim=True))
             if bool((left.sum(axes) <= 1).all()):
                 return left.flatten(1)

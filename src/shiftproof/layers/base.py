@@ -47,6 +47,22 @@ class Downsample(nn.Module):
         """The layer that networks use where maps should keep their place: at every downsampling but the last."""
         return self
 
+    def start(self, selection: Tensor, sizes: Sequence[int]) -> Tensor:
+        """Where the first sample lies in maps of the given sizes, in whole pixels. (B, n)
+
+        Then samples are a stride apart, so an operation with a stride takes them from maps that are moved by it.
+        """
+        raise TypeError(f"{self} does not choose where samples lie.")
+
+    @property
+    def starts(self) -> bool:
+        """Whether the method chooses where samples lie: whether it has a `start`."""
+        return type(self).start is not Downsample.start
+
+    def smooth(self, x: Tensor) -> Tensor:
+        """The filter of the method at every pixel, without downsampling."""
+        raise TypeError(f"{self} has no filter of its own.")
+
     def split(self) -> tuple[nn.Module | None, Downsample]:
         """What to do to the input of a network once (or None), and the layer to use at each place inside it."""
         return None, self

@@ -72,6 +72,11 @@ class RollToPivot(nn.Module):
         self, pivot_rule: str | Rule = "patch", anchor: str = "center", *, subpixel: bool = False, ndim: int = 2
     ) -> None:
         super().__init__()
+        if pivot_rule == "phase":
+            raise ValueError(
+                "`pivot_rule='phase'` chooses where the samples of an output lie, and here there are none: use "
+                "'patch', 'max' or 'energy'."
+            )
         self.pivot_rule = check_rule(pivot_rule)
         self.anchor = checks.choice("anchor", anchor, ANCHORS)
         self.subpixel = subpixel

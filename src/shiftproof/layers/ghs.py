@@ -89,6 +89,14 @@ class GHSBase(Downsample):
         """Where the samples lie in maps of the given sizes with the pivots `selection`."""
         return self.sampling.frame(selection, sizes)
 
+    def start(self, selection: Tensor, sizes: Sequence[int]) -> Tensor:
+        """The pivot's phase on maps that stay and that the stride divides; else the pivot comes to the anchor."""
+        return self.sampling.start(selection, sizes)
+
+    def smooth(self, x: Tensor) -> Tensor:
+        """The kernel at every pixel."""
+        return self.sampling.smooth(x)
+
     def forward(self, x: Tensor, selection: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """The samples of `x`, and the pivots too if `return_selection` is set."""
         y, selection = self.sampling(x, selection)

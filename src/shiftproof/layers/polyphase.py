@@ -85,8 +85,11 @@ class _Polyphase(BlurredDownsample):
         x = self.dense(x)
         if selection is None:
             selection = self._choose(x)
-        x = blur_pool(x, 1, self.taps, self.padding, self.ndim)
-        return polyphase_pool(x, selection, self.stride, self.padding, self.ndim)
+        return polyphase_pool(self.smooth(x), selection, self.stride, self.padding, self.ndim)
+
+    def smooth(self, x: Tensor) -> Tensor:
+        """The blur of `taps`."""
+        return blur_pool(x, 1, self.taps, self.padding, self.ndim)
 
     def _choose(self, x: Tensor) -> Tensor:
         raise NotImplementedError
@@ -138,6 +141,14 @@ class APS(_Polyphase):
     def options(self) -> dict[str, Any]:
         """The filter and the criterion, and the dense maximum if there is one."""
         return super().options() | {"criterion": self.criterion}
+
+    def start(self, selection: Tensor, sizes: Sequence[int]) -> Tensor:
+        """The place of the selected component, below the stride on each axis."""
+        places = []
+        for stride in reversed(self.stride):
+            places.append(selection.remainder(stride))
+            selection = selection.div(stride, rounding_mode="floor")
+        return torch.stack(places[::-1], 1)
 
 
 @register_method("lps")

@@ -92,8 +92,7 @@ def _transpose(g: Tensor, pivots: Tensor, plan: Plan) -> Tensor:
     """The transpose of `_sample` in x: from (B, C, N1..Nn) back to (B, C, d1..dn)."""
     if is_eager(g) and native.fits(g):
         done = native.sample(g, pivots, plan, transpose=True)
-        if done is not None:
-            return done
+        return torch_backend.transpose(g, pivots, plan) + 0.0 if done is None else done  # zeros are positive in both
     return torch_backend.transpose(g, pivots, plan)
 
 

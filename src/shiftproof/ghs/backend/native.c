@@ -25,6 +25,7 @@
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t mask __attribute__((vector_size(4 * LANES)));
 typedef int32_t whole __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint32_t word __attribute__((vector_size(4 * LANES), aligned(4), may_alias)); /* goes around at 2^32 */
 #define AT(pointer) (*(vec *)(pointer))
 
 #define ROWS 4             /* of a matrix whose sums run over rows of a map */
@@ -36,6 +37,7 @@ typedef int32_t whole __attribute__((vector_size(4 * LANES), aligned(4), may_ali
 #define RUN 256            /* rows whose whole numbers an int32 can add up */
 #define GOLDEN 1618        /* as in pivots.py, likewise */
 #define TINY 0x1p-100f
+#define HUGE 0x1p126f
 
 enum { UNDECIDED = 1, NO_MEMORY = 2 };        /* as in native.py */
 enum { NOTHING, MAXIMUM, PHASE, PATCH };      /* what is searched for, likewise */
@@ -439,10 +441,10 @@ INLINE int pixel_codes(const job *t, const float *in, int32_t *codes) {
   if (most > 0x7f800000) return 1;
   float top;
   memcpy(&top, &most, sizeof top);
-  const float scale = 1 / (top > FLT_MAX ? FLT_MAX : top < TINY ? TINY : top) * 256;
+  const float scale = 1 / (top > HUGE ? HUGE : top < TINY ? TINY : top) * 256;
   for (long i = 0; i < t->h; i++)
     for (long j = 0; j < t->w; j += LANES) {
-      mask code = {0};
+      word code = {0};
       for (long c = 0; c < n; c++) {
         if (t->together)
           for (int l = 0; l < LANES; l++) level[l] = in[(i * t->w + smaller(j + l, t->w - 1)) * n + c];
@@ -452,9 +454,9 @@ INLINE int pixel_codes(const job *t, const float *in, int32_t *codes) {
         level = LARGER(-limit, level);
         level = -LARGER(-limit, -level);
         level = (level + round) - round;
-        code += __builtin_convertvector(level, mask) * (int32_t)((c + 1) * GOLDEN % 4096);
+        code += (word)__builtin_convertvector(level, mask) * (uint32_t)((c + 1) * GOLDEN % 4096);
       }
-      *(whole *)(codes + i * wide + j) = code & 0x1fff;
+      *(word *)(codes + i * wide + j) = code & 0x1fff;
     }
   for (long i = 0; i < t->h; i++) codes[i * wide + t->w] = codes[i * wide];
   for (long i = 0; i < 2; i++) /* the first rows once more after the last */
@@ -471,8 +473,8 @@ CLONES static int search_patch(const job *t, float *scratch, long b) {
   for (long i = 0; i < t->h; i++)
     for (long j = 0; j < t->w; j += LANES) {
       const int32_t *at = codes + i * wide + j;
-      mask patch = 4093 * *(whole *)at - 7919 * *(whole *)(at + 1) + 6101 * *(whole *)(at + wide);
-      patch = (patch - 2275 * *(whole *)(at + 2 * wide + 1)) & 0xffffff;
+      word sum = 4093 * *(word *)at - 7919 * *(word *)(at + 1) + 6101 * *(word *)(at + wide);
+      mask patch = (mask)(sum - 2275 * *(word *)(at + 2 * wide + 1)) & 0xffffff;
       if (t->w - j < LANES) /* beyond the end of the row */
         for (long l = t->w - j; l < LANES; l++) patch[l] = 0;
       most = LARGER(patch, most);
