@@ -231,3 +231,20 @@ def test_a_package_that_is_missing_is_named(
     assert capsys.readouterr().err == (
         f"shiftproof: `shiftproof convert` needs {name}: install it with `pip install {name}`.\n"
     )
+
+
+def test_placement(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The report of the command has it; options that do not fit are named as the command spells them."""
+    assert main(["convert", "mine_for_tests:make", "--placement", "before", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["placement"], report["law"]) == ("before", "exact-invariant")
+    assert report["flops_after"] == report["flops_before"]
+    assert main(["convert", "mine_for_tests:make", "--placement", "before", "--antialias", "--json"]) == 0
+    capsys.readouterr()
+    for words, message in (
+        (["--antialias"], "`--antialias` filters maps before operations that keep their stride: set `--placement"),
+        (["--placement", "before", "--method", "lpf"], "`--placement before` needs a method that chooses where"),
+        (["--placement", "around"], "`--placement` (='around') must be one of 'after', 'before'"),
+    ):
+        assert main(["convert", "mine_for_tests:make", *words]) == 2
+        assert message in capsys.readouterr().err

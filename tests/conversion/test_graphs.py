@@ -20,12 +20,14 @@ FUNCTIONS = {"add", "mul", "cat", "mean", "flatten", "relu", "gelu", "hardswish"
 METHODS = ["ghs", "ghs", "ghs", "ghs-paper", "align", "aps", "lps", "lpf", "lpf-adaptive", "max", "avg", "mixed"]
 
 
-def converted(graph: Graph, method: str, padding: str | None) -> tuple[nn.Module, nn.Module | None]:
+def converted(
+    graph: Graph, method: str, padding: str | None, placement: str = "after"
+) -> tuple[nn.Module, nn.Module | None]:
     """A network and what became of it; None where it was refused, by name of a place."""
     note(source(graph))
     model = build(graph)
     try:
-        return model, convert(model, method, padding, example=images(2)).eval()
+        return model, convert(model, method, padding, placement=placement, example=images(2)).eval()
     except ConversionError as error:
         refusal = str(error)
     names = {re.sub(r"_\d+$", "", name) for name in re.findall(r"`([\w.]+)`", refusal)}
@@ -51,10 +53,11 @@ def test_strided_conversion_is_the_source(graph: Graph) -> None:
 
 
 @effort(60, 1200)
-@given(graphs, st.sampled_from(METHODS))
-def test_converted_graphs_keep_their_law(graph: Graph, method: str) -> None:
+@given(graphs, st.sampled_from(METHODS), st.sampled_from(["after", "before"]))
+def test_converted_graphs_keep_their_law(graph: Graph, method: str, placement: str) -> None:
     """What is claimed to be invariant has the same bits under every shift; no key is lost."""
-    model, new = converted(graph, method, "circular")
+    placement = placement if method in ("ghs", "ghs-paper", "aps") else "after"
+    model, new = converted(graph, method, "circular", placement)
     if new is None:
         return
     before, after = set(model.state_dict()), set(new.state_dict())
@@ -67,7 +70,7 @@ def test_converted_graphs_keep_their_law(graph: Graph, method: str) -> None:
         tally.count(SECTION, "shifts compared, bit for bit", SIZE[0] * SIZE[1])
     else:
         assert method not in ("ghs", "ghs-paper", "align")
-    tally.count(SECTION, "converted", of=f"`{method}`")
+    tally.count(SECTION, "converted", of=f"`{method}`" + (", before strides" if placement == "before" else ""))
 
 
 GOOD = Graph((Step("block", kernel=5, stride=2), Step("max pool", stride=2), Step("cat", back=1)), "flatten")

@@ -10,7 +10,11 @@ from shiftproof import checks
 from shiftproof.commands.shared import wide_console
 
 HELP = "Make a network shift-proof: print what was replaced, write it to a file."
-EXAMPLES = ("timm:resnet18 -o model.pt2", "mynet:make --weights w.safetensors --size 64 -o model.onnx")
+EXAMPLES = (
+    "timm:resnet18 -o model.pt2",
+    "timm:resnet18 --placement before",
+    "mynet:make --weights w.safetensors --size 64 -o model.onnx",
+)
 # how this command spells the arguments that the converter's errors name
 _WORDS = {
     "`strict=False`": "`--loose`",
@@ -21,6 +25,9 @@ _WORDS = {
     "`front=True`": "`--front`",
     "`front=False`": "`--no-front`",
     "`method='align'`": "`--method align`",
+    "`placement='before'`": "`--placement before`",
+    "`placement='after'`": "`--placement after`",
+    "`antialias=True`": "`--antialias`",
 }
 
 
@@ -32,6 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--padding", default="circular", help="circular, reflect, replicate or zeros; keep leaves it as it is"
     )
+    parser.add_argument(
+        "--placement", default="after", help="of the method: after the operations with a stride, or before them"
+    )
+    parser.add_argument("--antialias", action="store_true", help="placed before, filter the maps too")
     parser.add_argument("--size", type=int, nargs="+", metavar="PIXELS", help="of the inputs: one number, or two")
     parser.add_argument("--loose", action="store_true", help="convert what can be converted and list the rest")
     parser.add_argument(
@@ -46,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     from shiftproof.conversion import ConversionError, conversion_report, convert
+    from shiftproof.conversion.converter import PLACEMENTS
     from shiftproof.conversion.error import reworded
     from shiftproof.conversion.example import input_layout, random_inputs
     from shiftproof.layers import methods
@@ -55,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
     method = checks.choice("--method", options.method, methods())
     padding = checks.choice("--padding", options.padding, (*BORDERS, "keep"))
+    placement = checks.choice("--placement", options.placement, PLACEMENTS)
     out: Path | None = options.out
     if out is not None and out.suffix not in FORMATS:
         raise ValueError(f"`--out` (={out}) must end in {' or '.join(FORMATS)}.")
@@ -68,6 +81,8 @@ def run(options: argparse.Namespace) -> int:
             model,
             method,
             None if padding == "keep" else padding,
+            placement=placement,
+            antialias=options.antialias,
             example=example,
             strict=not options.loose,
             front=options.front,

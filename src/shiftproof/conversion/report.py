@@ -51,7 +51,15 @@ class ConversionReport:
                 f"({ratio:.2f}x)."
             )
         if self.padding_changed:
-            out.append(f"Padding {self.padding!r} in {len(self.padding_changed)} convolutions and poolings.")
+            out.append(
+                f"Padding {self.padding!r} in {len(self.padding_changed)} convolutions and poolings: the weights have "
+                f"not seen it."
+            )
+        if self.padding is None:
+            out.append(
+                "The padding is kept, so every map looks as it did. Nothing is guaranteed under circular shifts, which "
+                "the borders do not follow."
+            )
         if self.size_changed:
             out.append(f"These did not keep the size of the map, and now do: {', '.join(self.size_changed)}.")
         out += [f"Not converted: {item}" for item in self.not_converted]
