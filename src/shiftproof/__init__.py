@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shiftproof.conversion import ConversionError as ConversionError
+    from shiftproof.conversion import calibrate as calibrate
     from shiftproof.conversion import conversion_report as conversion_report
     from shiftproof.conversion import convert as convert
     from shiftproof.ghs.frame import Frame as Frame
@@ -53,6 +54,7 @@ _HOMES = {
     "RollToPivot": "layers",
     "assert_shift_equivariant": "invariance",
     "assert_shift_invariant": "invariance",
+    "calibrate": "conversion",
     "circular_shift": "maps.shifts",
     "consistency": "invariance",
     "conversion_report": "conversion",

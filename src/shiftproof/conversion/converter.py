@@ -15,7 +15,7 @@ from shiftproof.conversion.capture import copy_before_in_place, node_values, tra
 from shiftproof.conversion.error import ConversionError, listed
 from shiftproof.conversion.example import find_inputs
 from shiftproof.conversion.plan import Plan, make_plan
-from shiftproof.conversion.report import ConversionReport
+from shiftproof.conversion.report import ConversionReport, attach_report, find_report
 from shiftproof.conversion.rewrite import rewrite
 from shiftproof.conversion.verify import check_stages, check_whole
 from shiftproof.layers import Downsample, create_downsample, make_front
@@ -144,8 +144,7 @@ def convert(
         flops_after=flops_after,
         example=list(x.shape),
     )
-    traced.meta["shiftproof"] = report  # survives copying
-    traced.shiftproof_report = report  # type: ignore[assignment]  # survives pickling
+    attach_report(traced, report)
     modes = {path: m.training for path, m in model.named_modules()}
     for path, m in traced.named_modules():
         m.training = modes.get(path, model.training)
@@ -154,8 +153,8 @@ def convert(
 
 def conversion_report(model: nn.Module) -> ConversionReport:
     """What `convert` did to make this network."""
-    report = getattr(model, "shiftproof_report", None) or getattr(model, "meta", {}).get("shiftproof")
-    if not isinstance(report, ConversionReport):
+    report = find_report(model)
+    if report is None:
         raise ValueError(f"`model` ({type(model).__name__}) must come from `convert`: it has no report.")
     return report
 

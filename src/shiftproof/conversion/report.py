@@ -83,3 +83,15 @@ class ConversionReport:
             cost = [f"{n / 1e6:,.1f}" if n else "" for n in (r.flops_before, r.flops_after)]
             table.add_row(r.name, r.was, r.now, r.after, str(r.group), *cost)
         return table
+
+
+def attach_report(model: Any, report: ConversionReport) -> None:
+    """Store the report of a converted network with it."""
+    model.meta["shiftproof"] = report  # survives copying
+    model.shiftproof_report = report  # survives pickling
+
+
+def find_report(model: Any) -> ConversionReport | None:
+    """The report of a converted network; None for other networks."""
+    report = getattr(model, "shiftproof_report", None) or getattr(model, "meta", {}).get("shiftproof")
+    return report if isinstance(report, ConversionReport) else None
