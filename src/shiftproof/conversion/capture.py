@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
+from torch.utils import _pytree as pytree
 
 from shiftproof.conversion.error import ConversionError
 from shiftproof.layers import Downsample, RollToPivot
@@ -18,6 +20,9 @@ from shiftproof.layers import Downsample, RollToPivot
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm)
 _POOLS = ("MaxPool", "AvgPool", "LPPool", "Upsample", "Unpool", "PixelUnshuffle")
 _FLAG = "shiftproof_training"
+# what a tensor is asked for that does not depend on what it holds
+_OF_SHAPE = {"shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "dtype", "device", "layout", "stride"}
+_OF_SHAPE |= {"is_floating_point", "is_complex", "is_cuda", "is_contiguous", "requires_grad", "element_size", "len"}
 
 
 class TrainingFlag(nn.Module):
@@ -39,14 +44,55 @@ class _TrainingProbe:
         return self.tracer.training
 
 
-class _Tracer(fx.Tracer):
-    """Torch's tracer; it looks into every module but norms, convolutions, our layers, and those named as `opaque`."""
+class _Valued(fx.Proxy):
+    """What stands for a value during tracing, and knows it: sizes may be made Python numbers, and decide."""
 
-    def __init__(self, opaque: set[str], training: bool) -> None:
+    def __int__(self) -> int:
+        return int(self._known())
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(self._known())
+
+    def __len__(self) -> int:
+        return len(self._known())
+
+    def __getattr__(self, k: str) -> _Attribute:
+        return _Attribute(self, k)
+
+    def _known(self) -> Any:
+        """The value, if it follows from shapes and not from what tensors hold."""
+        tracer: Any = self.tracer
+        if self.node in tracer.data:
+            raise fx.proxy.TraceError("symbolically traced variables cannot be used as inputs to control flow")
+        return tracer.values[self.node]
+
+
+class _Attribute(_Valued, fx.proxy.Attribute):
+    """An attribute of it, such as `shape`, or a method that is called next."""
+
+
+class _Tracer(fx.Tracer):
+    """Torch's tracer, which knows the value of every node for one input.
+
+    It looks into every module but norms, convolutions, our layers, and those named as `opaque`.
+    """
+
+    def __init__(self, opaque: set[str], training: bool, x: Tensor) -> None:
         super().__init__()
-        self.opaque, self.training = opaque, training
+        self.opaque, self.training, self.x = opaque, training, x
         self.branching: set[str] = set()
         self.path: list[str] = []
+        self.values: dict[fx.Node, Any] = {}
+        self.data: set[fx.Node] = set()  # nodes whose value depends on what tensors hold
+        self.running = False  # while a value is computed, modules behave as ever
+
+    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
+        """One input, under its name; what has a default keeps it."""
+        names = [*inspect.signature(root_fn).parameters.values()][1:]
+        name = names[0].name if names and names[0].kind is not inspect.Parameter.VAR_POSITIONAL else "x"
+        return root_fn, [self.root, self.create_proxy("placeholder", name, (), {})]
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return (
@@ -55,7 +101,24 @@ class _Tracer(fx.Tracer):
             or super().is_leaf_module(m, module_qualified_name)
         )
 
+    def path_of_module(self, mod: nn.Module) -> str:
+        try:
+            return super().path_of_module(mod)
+        except NameError:  # made inside `forward`
+            if any(True for _ in mod.parameters()):
+                raise
+            name = f"made_in_forward_{len(self.submodule_paths or {})}"
+            self.root.add_module(name, mod)
+            assert self.submodule_paths is not None
+            self.submodule_paths[mod] = name
+            return name
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        return attr_val if self.running else super().getattr(attr, attr_val, parameter_proxy_cache)
+
     def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if self.running:
+            return forward(*args, **kwargs)
         self.path.append(self.path_of_module(m))
         out = super().call_module(m, forward, args, kwargs)
         self.path.pop()  # not reached after an exception: the error names the path
@@ -66,78 +129,149 @@ class _Tracer(fx.Tracer):
             return self.create_node("call_module", _FLAG, (), {})
         return super().create_arg(a)
 
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        self.running = True
+        try:
+            value = self.values[node] = self._run(node)
+        finally:
+            self.running = False
+        known = all(n not in self.data for n in node.all_input_nodes) and node.op != "placeholder"
+        if isinstance(value, Tensor) or not (known or self._reads_shape(node)):
+            self.data.add(node)
+        return _Valued(node, self)
 
-def trace(model: nn.Module) -> tuple[fx.GraphModule, list[str]]:
-    """The graph of a copy of `model` in evaluation mode, with all its parameters, and the modules it could not trace.
+    def to_bool(self, obj: fx.Proxy) -> bool:
+        return bool(obj._known()) if isinstance(obj, _Valued) else super().to_bool(obj)
+
+    def iter(self, obj: fx.Proxy) -> Any:
+        """The entries of a tuple or of sizes, one proxy each."""
+        value, entries = self.values.get(obj.node), cast(Any, obj)
+        return (entries[i] for i in range(len(value))) if isinstance(value, (tuple, list)) else super().iter(obj)
+
+    def _reads_shape(self, node: fx.Node) -> bool:
+        """Whether a node asks for what all inputs of one shape share."""
+        if node.op == "call_function" and node.target is getattr:
+            return node.args[1] in _OF_SHAPE
+        name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
+        value = self.values[node]
+        tensors = isinstance(value, (tuple, list)) and any(
+            isinstance(v, Tensor) for v in value
+        )  # asked again, one by one
+        return name in _OF_SHAPE or tensors
+
+    def _run(self, node: fx.Node) -> Any:
+        """What a node returns, in evaluation mode."""
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: self.values.get(n, self.training))
+        with torch.no_grad():
+            if node.op == "placeholder":
+                return self.x
+            if node.op == "get_attr":
+                return functools.reduce(getattr, str(node.target).split("."), self.root)
+            if node.op == "call_method":
+                return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+            if node.op == "call_function":
+                return node.target(*args, **kwargs)  # type: ignore[operator]
+            module = self.root.get_submodule(str(node.target))
+            probes = [(m, m.training) for m in module.modules()]
+            for m, _ in probes:
+                m.training = False
+            try:
+                return module(*args, **kwargs)
+            finally:
+                for m, probe in probes:
+                    m.training = probe
+
+
+class Trace(NamedTuple):
+    """A network as a graph, and what a user should know about it."""
+
+    graph: fx.GraphModule
+    untraced: list[str]  # modules that stay in one piece
+    training_differs: list[str]  # modules whose path in evaluation is the one that was recorded
+    one_size: bool  # whether sizes became Python numbers, so that the graph fits the recorded ones alone
+
+
+def trace(model: nn.Module, x: Tensor) -> Trace:
+    """The graph of a copy of `model` in evaluation mode, with all its parameters, recorded with the input `x`.
 
     A module whose path depends on the training mode stays in one piece if it contains nothing to convert (dropout,
-    stochastic depth); otherwise both paths must be the same. A module that cannot be traced stays in one piece if it
-    has no stride; otherwise it is an error.
+    stochastic depth); otherwise its path in evaluation is recorded. A module that cannot be traced stays in one piece
+    if it has no stride; otherwise it is an error.
     """
     twin = copy.deepcopy(model)
     opaque: set[str] = set()
     untraceable: set[str] = set()
     while True:
         try:
-            graph, branching = _trace_once(twin, opaque | untraceable, training=False)
+            graph, tracer = _trace_once(twin, opaque | untraceable, False, x)
         except ConversionError as error:
             if not error.module or _has_stride(twin.get_submodule(error.module)):
                 raise
             untraceable.add(error.module)
             continue
-        found = {name for name in branching - opaque if name and not _convertible(twin.get_submodule(name))}
+        found = {name for name in tracer.branching - opaque if name and not _convertible(twin.get_submodule(name))}
         if not found:
             break
         opaque |= found
-    if branching:
-        other, _ = _trace_once(twin, opaque | untraceable, training=True)
-        if [n.format_node() for n in other.nodes] != [n.format_node() for n in graph.nodes]:
-            names = ", ".join(f"`{name or 'the model'}`" for name in sorted(branching))
-            raise ConversionError(
-                f"while tracing: {names} does something else in training than in evaluation.",
-                "Move the code that depends on `training` into a module without convolutions and poolings.",
-            )
+    differs = sorted(tracer.branching) if tracer.branching and _differs(twin, graph, opaque | untraceable, x) else []
     if any(node.target == _FLAG for node in graph.nodes):
         twin.add_module(_FLAG, TrainingFlag())
     traced = fx.GraphModule(twin, graph, class_name=type(model).__name__)
     traced._tracer_cls = None  # unpickling traces again, with a tracer of its own
     _keep_unused_tensors(twin, traced)
-    return traced.eval(), sorted(untraceable)
+    traced.eval()
+    if not _agree(model, traced, x[:1]):
+        raise ConversionError(
+            "the graph of the network fits one batch size only: its code makes a Python number of it.",
+            "Use `x.shape[0]` or -1 as it is, without `int()`.",
+        )
+    other = x.new_zeros(1, x.shape[1], *(n + 32 for n in x.shape[2:])) + x[:1].mean()
+    return Trace(traced, sorted(untraceable), differs, not _agree(model, traced, other))
 
 
-def _trace_once(model: nn.Module, opaque: set[str], training: bool) -> tuple[fx.Graph, set[str]]:
-    """The graph, and the modules that branch on the training mode."""
-    tracer = _Tracer(opaque, training)
+def _agree(model: nn.Module, traced: nn.Module, x: Tensor) -> bool:
+    """Whether the graph answers like the network, if the network takes such inputs at all."""
+    network = copy.deepcopy(model).eval()
+    with torch.no_grad():
+        try:
+            expected = network(x.clone())
+        except Exception:  # whatever the network raises
+            return True
+        try:
+            found = traced(x.clone())
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            return False
+    pairs = zip(pytree.tree_leaves(found), pytree.tree_leaves(expected), strict=True)
+    return all(torch.allclose(a, b, 1e-3, 1e-4, True) if isinstance(a, Tensor) else a == b for a, b in pairs)
+
+
+def _differs(model: nn.Module, graph: fx.Graph, opaque: set[str], x: Tensor) -> bool:
+    """Whether the network takes another path in training."""
+    try:
+        other, _ = _trace_once(model, opaque, True, x)
+    except ConversionError:
+        return True
+    return [n.format_node() for n in other.nodes] != [n.format_node() for n in graph.nodes]
+
+
+def _trace_once(model: nn.Module, opaque: set[str], training: bool, x: Tensor) -> tuple[fx.Graph, _Tracer]:
+    """The graph, and the tracer that knows how it came about."""
+    tracer = _Tracer(opaque, training, x.clone())
     for name, m in model.named_modules():
         m.training = _TrainingProbe(tracer, name)
-    _, *rest = inspect.signature(model.forward).parameters.values()
-    defaults = {p.name: p.default for p in rest if p.default is not p.empty}
     try:
-        graph = tracer.trace(model, concrete_args=defaults or None)
+        graph = tracer.trace(model)
     except Exception as error:
         path = tracer.path[-1] if tracer.path else ""
         kind = type(model.get_submodule(path)).__name__
         raise ConversionError(
             f"while tracing {f'`{path}` ({kind})' if path else f'the forward pass of {kind}'}: {error}.",
             "The converter records the operations once for all inputs, so no `if`, loop or Python number may depend on "
-            "the values or the shape of a tensor there. Use tensor operations such as `torch.where` instead, or "
-            "convert the modules inside it one by one.",
+            "the values of a tensor there. Use tensor operations such as `torch.where` instead, or convert the modules "
+            "inside it one by one.",
             module=path,
         ) from error
-    _remove_default_arguments(graph)
-    return graph, tracer.branching
-
-
-def _remove_default_arguments(graph: fx.Graph) -> None:
-    """Remove the inputs that keep their defaults, and torch's assertions that they do."""
-    _, *rest = [node for node in graph.nodes if node.op == "placeholder"]
-    for node in rest:
-        doomed = [node]
-        for n in doomed:
-            doomed += n.users
-        for n in reversed(doomed):
-            graph.erase_node(n)
-    graph.set_codegen(fx.graph.CodeGen())
+    return graph, tracer
 
 
 def _convertible(module: nn.Module) -> bool:

@@ -54,7 +54,7 @@ def convert(
     one selection. Fine-tune before use: the weights were trained without the new layers.
 
     Args:
-        model: any network that torch.fx can trace.
+        model: any network whose code does not decide by what tensors hold.
         method: a name of `methods()`, or a class or function that makes the layer.
         padding: the mode for every convolution and pooling, which then keep the size of the map. None leaves them
             as they are; nothing is guaranteed then.
@@ -89,8 +89,8 @@ def convert(
 
     with _own_random_numbers(model):
         make(1, (2, 2))  # refuses a wrong method or option before anything else happens
-        traced, untraced = trace(model)
-        x = find_inputs(traced, model, example)
+        x = find_inputs(model, example)
+        traced, untraced, differs, one_size = trace(model, x)
         copy_before_in_place(traced, x)
         values = node_values(traced, x)
         down = make(x.shape[1], (2,) * (x.dim() - 2))
@@ -130,6 +130,14 @@ def convert(
     notes = [] if first is None else [f"The input is rolled to its pivot first: {first}."]
     notes += [] if plan else ["The network after the alignment is left as it is, including its padding."]
     notes += [f"`{path}` could not be traced and is left as it is, including its padding." for path in untraced]
+    notes += [
+        f"{_named(path)} does something else in training than in evaluation: this is its path in evaluation, in "
+        f"fine-tuning too."
+        for path in differs
+    ]
+    if one_size:
+        sizes = " x ".join(map(str, x.shape[2:]))
+        notes.append(f"The code makes Python numbers of sizes: this network takes inputs of {sizes} pixels alone.")
     report = ConversionReport(
         method=method if isinstance(method, str) else getattr(method, "__name__", str(method)),
         padding=padding,
@@ -181,6 +189,10 @@ def _checked_plan(plan: Plan, strict: bool) -> Plan:
             else "nothing to convert: the network has no convolution or pooling with a stride above 1."
         )
     return plan
+
+
+def _named(path: str) -> str:
+    return f"`{path}`" if path else "The network"
 
 
 def _insert_after_input(traced: fx.GraphModule, front: nn.Module) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from shiftproof import checks
@@ -26,8 +27,8 @@ def random_inputs(model: nn.Module, sizes: Sequence[int]) -> Tensor:
     return x.to(next(model.parameters(), x))
 
 
-def find_inputs(traced: fx.GraphModule, model: nn.Module, example: Tensor | None) -> Tensor:
-    """Inputs that the network accepts: `example` if there is one."""
+def find_inputs(model: nn.Module, example: Tensor | None) -> Tensor:
+    """Inputs that the network accepts in evaluation: `example` if there is one."""
     if example is not None:
         checks.floating("example", example)
         if example.dim() < 3:
@@ -36,10 +37,11 @@ def find_inputs(traced: fx.GraphModule, model: nn.Module, example: Tensor | None
     else:
         candidates = [random_inputs(model, [size] * input_layout(model)[1]) for size in _SIZES]
     errors = []
+    network = copy.deepcopy(model).eval()
     for x in candidates:
         try:
             with torch.no_grad():
-                traced(x.clone())
+                network(x.clone())
             return x
         except Exception as error:  # whatever the network raises
             reason = next(iter(str(error).splitlines()), type(error).__name__)

@@ -64,8 +64,11 @@ class Operation:
         return " ".join(words)
 
 
-def read_operation(node: fx.Node, modules: Mapping[str, nn.Module]) -> Operation | None:
-    """The operation that a node performs; None if it is none of those above."""
+def read_operation(node: fx.Node, modules: Mapping[str, nn.Module], values: Mapping[fx.Node, Any]) -> Operation | None:
+    """The operation that a node performs; None if it is none of those above.
+
+    `values`: what nodes return, for settings that are made of sizes.
+    """
     if node.op == "call_module":
         module = modules[str(node.target)]
         if isinstance(module, _ConvNd) and not isinstance(module, _ConvTransposeNd):
@@ -75,7 +78,8 @@ def read_operation(node: fx.Node, modules: Mapping[str, nn.Module]) -> Operation
     if node.op == "call_function":
         if node.target in _POOLS:
             kind, ndim = _POOLS[node.target]
-            return _pooling(node, kind, ndim, dict(zip(_ARGUMENTS[kind], node.args)) | dict(node.kwargs))
+            args, kwargs = fx.map_arg((node.args[1:], dict(node.kwargs)), lambda n: values[n])
+            return _pooling(node, kind, ndim, dict(zip(_ARGUMENTS[kind][1:], args)) | kwargs)
         if node.target is operator.getitem and isinstance(node.args[1], tuple):
             return _slice(node, node.args[1])
     return None

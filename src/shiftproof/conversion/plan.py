@@ -30,7 +30,7 @@ class Plan:
 def make_plan(traced: fx.GraphModule, values: Values) -> Plan:
     """The plan for a graph; `values` is what its nodes return for an example."""
     modules = dict(traced.named_modules())
-    operations = [op for node in traced.graph.nodes if (op := read_operation(node, modules))]
+    operations = [op for node in traced.graph.nodes if (op := read_operation(node, modules, values))]
     strided = [op for op in operations if op.strided]
     unstrided = {op.node for op in operations if not op.strided}
     ndim = next(v.dim() - 2 for node, v in values.items() if node.op == "placeholder")

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
 
 from shiftproof.conversion.capture import node_values
 from shiftproof.conversion.frames import Frames, leading_to, spatial_axes
@@ -88,11 +89,11 @@ def _stages(traced: fx.GraphModule, x: Tensor) -> tuple[set[fx.Node], dict[fx.No
         module = modules[str(node.target)] if node.op == "call_module" else None
         if isinstance(module, PaddedPool):
             return any(s > 1 for s in module.steps)
-        operation = read_operation(node, modules)
+        operation = read_operation(node, modules, values)
         return isinstance(module, kinds) or (operation is not None and operation.strided)
 
-    found = {node for node in traced.graph.nodes if changes_frame(node)}
     values = node_values(traced, x)
+    found = {node for node in traced.graph.nodes if changes_frame(node)}
     return found, values, Frames(traced.graph, values, x.dim() - 2, found, set())
 
 
@@ -122,17 +123,23 @@ def _before_first_downsampling(graph: fx.Graph, boundaries: set[fx.Node]) -> set
 
 
 def _close(a: Any, b: Any) -> bool:
-    if isinstance(a, (tuple, list)):
-        return all(_close(p, q) for p, q in zip(a, b))
-    if not isinstance(a, Tensor) or a.shape != b.shape:
+    """Whether two answers are equal to rounding, in containers too."""
+    if not isinstance(a, Tensor):
+        ours, theirs = pytree.tree_leaves(a), pytree.tree_leaves(b)
+        return not isinstance(b, Tensor) and len(ours) == len(theirs) and all(map(_close_or_equal, ours, theirs))
+    if not isinstance(b, Tensor) or a.shape != b.shape:
         return False
     scale = float(b.abs().max()) if b.numel() else 0.0
     return torch.allclose(a, b, rtol=1e-3, atol=1e-4 * scale + 1e-30)
 
 
+def _close_or_equal(a: Any, b: Any) -> bool:
+    return _close(a, b) if isinstance(a, Tensor) else bool(a == b)
+
+
 def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, (tuple, list)):
-        return len(a) == len(b) and all(_same(p, q) for p, q in zip(a, b))
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
-    return same_bits(a, b) if isinstance(a, Tensor) else a == b
+    """Whether two answers have the same bits, in containers too."""
+    ours, theirs = pytree.tree_leaves(a), pytree.tree_leaves(b)
+    return len(ours) == len(theirs) and all(
+        same_bits(p, q) if isinstance(p, Tensor) else p == q for p, q in zip(ours, theirs)
+    )
