@@ -68,8 +68,11 @@ def choose(scores: Mapping[str, Cell], aliased: Mapping[str, float], limit: floa
     return Choice(min(tied, key=plainness), best, tied, refused)
 
 
-def judge(table: Table) -> Table:
-    """The table of kernels with a column for the difference from the best candidate, and the verdict as a note."""
+def judge(table: Table, wanted: int) -> Table:
+    """The table of kernels with a column for the difference from the best candidate, and the verdict as a note.
+
+    `wanted`: the number of seeds by which the rule decides.
+    """
     place = {title: i for i, title in enumerate(table.columns)}
     scores = {label: cells[place[SCORE]] for label, cells in table.rows}
     aliased = {label: mean for label, cells in table.rows if (mean := cells[place[ALIASED]].mean) is not None}
@@ -80,9 +83,11 @@ def judge(table: Table) -> Table:
     best = scores[choice.best]
     rows = tuple((label, (*cells, _behind(best, cells[place[SCORE]]))) for label, cells in table.rows)
     verdict = (
-        f"By the rule, with {seeds} seeds: {choice.chosen}. The best is {choice.best}; tied with it: "
-        f"{_listed(name for name in choice.tied if name != choice.best)}; aliased energy above that of LPF-3: "
+        f"By the rule: {choice.chosen}. The best is {choice.best}; tied with it: "
+        f"{_listed(name for name in choice.tied if name != choice.best)}; aliased energy above that of {LIMIT}: "
         f"{_listed(choice.refused)}."
+        if seeds >= wanted
+        else f"The rule does not decide yet: {seeds} of {wanted} seeds are there for every candidate."
     )
     return dataclasses.replace(table, columns=(*table.columns, BEHIND), rows=rows, notes=(*table.notes, verdict))
 
