@@ -180,6 +180,18 @@ class Trains(Net):
         return self.linear(x.mean((2, 3)))
 
 
+def test_a_switch_that_changes_nothing_is_no_other_path() -> None:
+    """Modules made in forward have the same names in both recordings."""
+
+    class Switch(MakesModules):
+        def forward(self, x: Tensor) -> Any:
+            if self.training:
+                self.calls = 1
+            return super().forward(x)
+
+    assert not any("in training" in note for note in conversion_report(convert(made(Switch), example=images())).notes)
+
+
 def test_the_path_of_evaluation_is_recorded_and_said() -> None:
     model = made(Trains)
     new = convert(model, example=images())
@@ -219,8 +231,9 @@ class CountsImages(Net):
 
 
 def test_a_batch_size_that_became_a_number_is_found() -> None:
-    with pytest.raises(ConversionError, match="fits one batch size only: its code makes a Python number of it"):
-        convert(made(CountsImages), example=images())
+    for batch in (1, 2):
+        with pytest.raises(ConversionError, match="fits one batch size only: its code makes a Python number of it"):
+            convert(made(CountsImages), example=images(batch))
 
 
 @pytest.mark.parametrize("kind", [LooksAtValues, CountsValues, ListsValues, MakesWeights])

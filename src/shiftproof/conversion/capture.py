@@ -86,6 +86,7 @@ class _Tracer(fx.Tracer):
         self.path: list[str] = []
         self.values: dict[fx.Node, Any] = {}
         self.data: set[fx.Node] = set()  # nodes whose value depends on what tensors hold
+        self.made = 0  # modules made inside `forward`
         self.running = False  # while a value is computed, modules behave as ever
 
     def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
@@ -107,9 +108,10 @@ class _Tracer(fx.Tracer):
         except NameError:  # made inside `forward`
             if any(True for _ in mod.parameters()):
                 raise
-            name = f"made_in_forward_{len(self.submodule_paths or {})}"
-            self.root.add_module(name, mod)
             assert self.submodule_paths is not None
+            self.made += 1
+            name = f"made_in_forward_{self.made}"
+            self.root.add_module(name, mod)
             self.submodule_paths[mod] = name
             return name
 
@@ -220,13 +222,13 @@ def trace(model: nn.Module, x: Tensor) -> Trace:
     traced._tracer_cls = None  # unpickling traces again, with a tracer of its own
     _keep_unused_tensors(twin, traced)
     traced.eval()
-    if not _agree(model, traced, x[:1]):
+    if not _agree(model, traced, torch.cat([x, x[:1]])):
         raise ConversionError(
             "the graph of the network fits one batch size only: its code makes a Python number of it.",
             "Use `x.shape[0]` or -1 as it is, without `int()`.",
         )
-    other = x.new_zeros(1, x.shape[1], *(n + 32 for n in x.shape[2:])) + x[:1].mean()
-    return Trace(traced, sorted(untraceable), differs, not _agree(model, traced, other))
+    larger = torch.rand(1, x.shape[1], *(n + 32 for n in x.shape[2:]), dtype=x.dtype, device=x.device)
+    return Trace(traced, sorted(untraceable), differs, not _agree(model, traced, larger))
 
 
 def _agree(model: nn.Module, traced: nn.Module, x: Tensor) -> bool:
@@ -241,8 +243,11 @@ def _agree(model: nn.Module, traced: nn.Module, x: Tensor) -> bool:
             found = traced(x.clone())
         except (RuntimeError, ValueError, TypeError, IndexError):
             return False
-    pairs = zip(pytree.tree_leaves(found), pytree.tree_leaves(expected), strict=True)
-    return all(torch.allclose(a, b, 1e-3, 1e-4, True) if isinstance(a, Tensor) else a == b for a, b in pairs)
+    ours, theirs = pytree.tree_leaves(found), pytree.tree_leaves(expected)
+    return len(ours) == len(theirs) and all(
+        a.shape == b.shape and torch.allclose(a, b, 1e-3, 1e-4, True) if isinstance(a, Tensor) else a == b
+        for a, b in zip(ours, theirs)
+    )
 
 
 def _differs(model: nn.Module, graph: fx.Graph, opaque: set[str], x: Tensor) -> bool:
