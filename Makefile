@@ -54,7 +54,7 @@ oldest: compiler
 # resumes where it stopped. mutmut 3.8 wants an older pytest, so it has an environment of its own on top of ours.
 MUTANTS := build/mutants
 mutants: compiler $(VENV)/.dev $(MUTANTS)/bin/mutmut
-	OMP_NUM_THREADS=1 $(MUTANTS)/bin/mutmut run --max-children 2
+	SHIFTPROOF_PROFILE=mutants OMP_NUM_THREADS=1 $(MUTANTS)/bin/mutmut run --max-children 2
 	$(BIN)/python tools/mutants.py $(MUTANTS)/bin/mutmut docs/mutants.md
 
 $(MUTANTS)/bin/mutmut: constraints.txt

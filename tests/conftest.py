@@ -11,7 +11,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 import pytest
 import torch
 from filelock import FileLock
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import HealthCheck, Phase, is_hypothesis_test, settings
 
 from helpers.tally import pytest_addoption as pytest_addoption
 from helpers.tally import pytest_configure as pytest_configure
@@ -20,6 +20,15 @@ from helpers.tally import pytest_terminal_summary as pytest_terminal_summary
 settings.register_profile("test", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("soak", parent=settings.get_profile("test"), max_examples=5000)
 settings.register_profile("zoo", parent=settings.get_profile("test"))
+# a mutant is killed by the first example that fails: no search for the smallest one
+settings.register_profile(
+    "mutants",
+    parent=settings.get_profile("test"),
+    max_examples=25,
+    phases=(Phase.explicit, Phase.generate),
+    derandomize=True,
+    database=None,
+)
 settings.load_profile(os.environ.get("SHIFTPROOF_PROFILE", "test"))
 
 # without the network, in this process and in all that it starts

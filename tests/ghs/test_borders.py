@@ -33,7 +33,7 @@ def test_far_from_the_border_it_is_the_wrapped_kernel(kernel: Local) -> None:
     x = torch.randn(2, 1, 96, 96, dtype=torch.float64)
     wrapped, selection = ghs2d(x, kernel=kernel, anchor="stay", return_selection=True)
     for padding in BORDERS:
-        y = ghs2d(x, kernel=kernel, anchor="stay", padding=padding, selection=selection)
+        y = sp.GHS2d(kernel=kernel, anchor="stay", padding=padding)(x, selection)
         assert torch.allclose(y[..., 18:30, 18:30], wrapped[..., 18:30, 18:30], atol=1e-6)
         assert not torch.allclose(y, wrapped, atol=1e-3)
 
@@ -41,7 +41,7 @@ def test_far_from_the_border_it_is_the_wrapped_kernel(kernel: Local) -> None:
 def test_a_constant_keeps_its_value_except_beside_zeros() -> None:
     x = torch.full((1, 1, 64, 64), 3.0)
     for padding in BORDERS:
-        y = ghs2d(x, kernel=Local(3), anchor="stay", padding=padding)
+        y = sp.GHS2d(kernel=Local(3), anchor="stay", padding=padding)(x)
         assert torch.allclose(y[..., 14:18, 14:18], torch.full((1, 1, 4, 4), 3.0), atol=1e-5)
         assert torch.allclose(y, torch.full_like(y, 3.0), atol=1e-5) == (padding != "zeros")
 

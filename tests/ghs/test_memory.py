@@ -13,7 +13,7 @@ from torch import Tensor
 
 from helpers import tally
 from shiftproof.ghs.backend import native
-from shiftproof.ghs.sampling import _plans
+from shiftproof.ghs.sampler import _plans
 from shiftproof.layers import GHS2d, create_downsample
 from shiftproof.models import create_model
 
@@ -25,12 +25,12 @@ GROWTH = 16  # MiB, of which an allocator may keep some
 # the first passes fill the cache and the allocator's lists; the room of the cache is made small, so that it overflows
 FLAT = """
 import sys, torch
-from shiftproof.ghs import sampling
+from shiftproof.ghs import sampler
 from shiftproof.ghs.backend import native
 from shiftproof.layers import GHS2d
 torch.set_num_threads(1)
 capacity, passes, sizes = (int(word) for word in sys.argv[1:])
-sampling._plans.capacity = capacity
+sampler._plans.capacity = capacity
 layer, every = GHS2d(2), [(1 + i // 5, 1 + i % 5) for i in range(sizes)]
 
 def resident():
@@ -42,13 +42,13 @@ def run(count):
         y = layer(x)
         if x.requires_grad:
             y.sum().backward()
-        latest = next(reversed(sampling._plans._items.values()))  # whose bands were made after it was kept
-        assert sampling._plans.bytes - latest.nbytes <= capacity
+        latest = next(reversed(sampler._plans._items.values()))  # whose bands were made after it was kept
+        assert sampler._plans.bytes - latest.nbytes <= capacity
 
 run(2 * sizes)
 before = resident()
 run(passes)
-print(native.library is not None, resident() - before, len(sampling._plans))
+print(native.library is not None, resident() - before, len(sampler._plans))
 """
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from helpers.laws import all_shifts, hard_maps, phase_scores, tied_maps
 from shiftproof.ghs.pivots import Rule, score_energy, score_phase, select_pivot
-from shiftproof.ghs.sampling import find_pivot
+from shiftproof.ghs.sampler import find_pivot
 from shiftproof.layers import RollToPivot
 from shiftproof.maps.shifts import circular_shift
 
@@ -195,7 +195,7 @@ def test_arguments_are_checked_where_nothing_is_tied(dtype: torch.dtype) -> None
         find_pivot(torch.rand(1, 1, 5, 5, dtype=dtype), ties="coin")
 
 
-def test_phases_of_sizes_that_are_known_only_at_run_time() -> None:
+def test_exported_phases_of_sizes_known_only_at_run_time() -> None:
     """A traced graph sums phases in another way, with memory that grows like the map."""
 
     class Model(torch.nn.Module):

@@ -13,13 +13,14 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from helpers.laws import DTYPES, TOLERANCE, functions_by_series
-from shiftproof.ghs import basis, grids, sampling
+from shiftproof.ghs import basis, grids, sampler
 from shiftproof.ghs.backend.torch_backend import mark_absent
 from shiftproof.ghs.kernel import GHS, GHS_PAPER, Hermite, Kernel, Local
 from shiftproof.ghs.matrix import local_function
 from shiftproof.ghs.moments import moments, reconstruct
 from shiftproof.ghs.pivots import select_pivot
-from shiftproof.ghs.sampling import find_pivot, ghs2d, max_centered_moments, pivot_moments
+from shiftproof.ghs.sampler import find_pivot
+from shiftproof.ghs.sampling import ghs2d, max_centered_moments, pivot_moments
 from shiftproof.invariance import assert_shift_invariant, same_bits
 from shiftproof.layers import GHS1d, GHS2d, GHS3d
 from shiftproof.maps.shifts import circular_shift
@@ -401,7 +402,7 @@ def test_transforms_leave_nothing_in_the_cache() -> None:
     torch.func.grad(lambda t: ghs2d(t).sum())(x)
     torch.vmap(ghs2d)(x[None])
     assert ghs2d(x).data_ptr()
-    kept = [axis.dense for plan in sampling._plans._items.values() for axis in plan.axes]
+    kept = [axis.dense for plan in sampler._plans._items.values() for axis in plan.axes]
     assert all(type(t) is Tensor and t.data_ptr() for t in kept)
 
 
@@ -437,7 +438,7 @@ def test_threads_share_the_cache() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     layer, x = GHS2d(), torch.randn(2, 3, 26, 18)
-    sampling._plans.clear()
+    sampler._plans.clear()
     with ThreadPoolExecutor(16) as pool:
         outputs = list(pool.map(layer, [x] * 64))
     assert all(same_bits(y, outputs[0]) for y in outputs)

@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from helpers.laws import all_shifts, best_position, tied_maps
 from shiftproof.ghs import ties
 from shiftproof.ghs.pivots import select_pivot
-from shiftproof.ghs.sampling import find_pivot
+from shiftproof.ghs.sampler import find_pivot
 from shiftproof.ghs.ties import aligned_rank, argmax, dense_rank, merging_schedule
 from shiftproof.maps.shifts import circular_shift
 

@@ -14,7 +14,7 @@ from shiftproof.ghs.basis import PROJECTIONS
 from shiftproof.ghs.grids import GRIDS
 from shiftproof.ghs.kernel import EXTENSIONS, GAINS, TAPERS, Hermite, Local
 from shiftproof.ghs.pivots import PIVOT_RULES
-from shiftproof.ghs.sampling import ANCHORS
+from shiftproof.ghs.sampler import ANCHORS
 from shiftproof.ghs.ties import TIES
 from shiftproof.layers import Downsample, create_downsample, methods, registry
 from shiftproof.layers.polyphase import CRITERIA

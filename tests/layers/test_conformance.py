@@ -29,7 +29,8 @@ from helpers.tracers import DYNAMIC, quiet, to_onnx
 from shiftproof import layers
 from shiftproof.ghs.kernel import GHS, GHS_PAPER, Kernel, Local
 from shiftproof.ghs.matrix import sampling_matrix
-from shiftproof.ghs.sampling import find_pivot, ghs2d
+from shiftproof.ghs.sampler import find_pivot
+from shiftproof.ghs.sampling import ghs2d
 from shiftproof.invariance import assert_shift_equivariant, assert_shift_invariant, same_bits
 from shiftproof.layers import (
     APS,

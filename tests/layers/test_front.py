@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from helpers.laws import TOLERANCE, all_shifts, stir
-from shiftproof.ghs.sampling import find_pivot
+from shiftproof.ghs.sampler import find_pivot
 from shiftproof.invariance import assert_shift_equivariant, assert_shift_invariant, copy_of, same_bits
 from shiftproof.layers import RollFirst, RollToPivot, create_downsample, make_front, roll_to_pivot
 

@@ -8,7 +8,8 @@ import torch
 
 from shiftproof.ghs.functions import gauss_hermite, hermite, hermite_series
 from shiftproof.ghs.moments import centroid_moments, condition_number, moments, reconstruct
-from shiftproof.ghs.sampling import find_pivot, ghs2d, max_centered_moments
+from shiftproof.ghs.sampler import find_pivot
+from shiftproof.ghs.sampling import ghs2d, max_centered_moments
 from shiftproof.invariance import consistency, shift_error
 from shiftproof.layers import GHS2d
 from shiftproof.maps.padding import pad

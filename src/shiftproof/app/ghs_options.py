@@ -13,7 +13,7 @@ from shiftproof.ghs import basis, grids
 from shiftproof.ghs.kernel import GHS, TAPERS, Hermite
 from shiftproof.ghs.matrix import sampling_matrix
 from shiftproof.ghs.pivots import PIVOT_RULES
-from shiftproof.ghs.sampling import ANCHORS
+from shiftproof.ghs.sampler import ANCHORS
 
 ORDERS = 4096  # the most functions that the page computes
 DRAWN = 5  # functions drawn

@@ -3,185 +3,17 @@
 from __future__ import annotations
 
 import copy
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 from torch.utils import _pytree as pytree
 
 from shiftproof.conversion.error import ConversionError
-from shiftproof.layers import Downsample, RollToPivot
+from shiftproof.conversion.tracer import FLAG, Tracer, TrainingFlag, TrainingProbe
 
-_NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm)
 _POOLS = ("MaxPool", "AvgPool", "LPPool", "Upsample", "Unpool", "PixelUnshuffle")
-_FLAG = "shiftproof_training"
-# what a tensor is asked for that does not depend on what it holds
-_OF_SHAPE = {"shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "dtype", "device", "layout", "stride"}
-_OF_SHAPE |= {"is_floating_point", "is_complex", "is_cuda", "is_contiguous", "requires_grad", "element_size", "len"}
-
-
-class TrainingFlag(nn.Module):
-    """Returns whether the network is in training mode, for functions such as dropout that take it as an argument."""
-
-    def forward(self) -> bool:
-        """`training`."""
-        return self.training
-
-
-class _TrainingProbe:
-    """Stands in for `module.training` during tracing and notes which modules branch on it."""
-
-    def __init__(self, tracer: _Tracer, name: str) -> None:
-        self.tracer, self.name = tracer, name
-
-    def __bool__(self) -> bool:
-        self.tracer.branching.add(self.name)
-        return self.tracer.training
-
-
-class _Valued(fx.Proxy):
-    """What stands for a value during tracing, and knows it: sizes may be made Python numbers, and decide."""
-
-    def __int__(self) -> int:
-        return int(self._known())
-
-    __index__ = __int__
-
-    def __float__(self) -> float:
-        return float(self._known())
-
-    def __len__(self) -> int:
-        return len(self._known())
-
-    def __getattr__(self, k: str) -> _Attribute:
-        return _Attribute(self, k)
-
-    def _known(self) -> Any:
-        """The value, if it follows from shapes and not from what tensors hold."""
-        tracer: Any = self.tracer
-        if self.node in tracer.data:
-            raise fx.proxy.TraceError("symbolically traced variables cannot be used as inputs to control flow")
-        return tracer.values[self.node]
-
-
-class _Attribute(_Valued, fx.proxy.Attribute):
-    """An attribute of it, such as `shape`, or a method that is called next."""
-
-
-class _Tracer(fx.Tracer):
-    """Torch's tracer, which knows the value of every node for one input.
-
-    It looks into every module but norms, convolutions, our layers, and those named as `opaque`.
-    """
-
-    def __init__(self, opaque: set[str], training: bool, x: Tensor) -> None:
-        super().__init__()
-        self.opaque, self.training, self.x = opaque, training, x
-        self.branching: set[str] = set()
-        self.path: list[str] = []
-        self.values: dict[fx.Node, Any] = {}
-        self.data: set[fx.Node] = set()  # nodes whose value depends on what tensors hold
-        self.made = 0  # modules made inside `forward`
-        self.running = False  # while a value is computed, modules behave as ever
-
-    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
-        """One input, under its name; what has a default keeps it."""
-        names = [*inspect.signature(root_fn).parameters.values()][1:]
-        name = names[0].name if names and names[0].kind is not inspect.Parameter.VAR_POSITIONAL else "x"
-        return root_fn, [self.root, self.create_proxy("placeholder", name, (), {})]
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return (
-            module_qualified_name in self.opaque
-            or isinstance(m, (*_NORMS, Downsample, RollToPivot, _ConvNd))
-            or super().is_leaf_module(m, module_qualified_name)
-        )
-
-    def path_of_module(self, mod: nn.Module) -> str:
-        try:
-            return super().path_of_module(mod)
-        except NameError:  # made inside `forward`
-            if any(True for _ in mod.parameters()):
-                raise
-            assert self.submodule_paths is not None
-            self.made += 1
-            name = f"made_in_forward_{self.made}"
-            self.root.add_module(name, mod)
-            self.submodule_paths[mod] = name
-            return name
-
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        return attr_val if self.running else super().getattr(attr, attr_val, parameter_proxy_cache)
-
-    def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if self.running:
-            return forward(*args, **kwargs)
-        self.path.append(self.path_of_module(m))
-        out = super().call_module(m, forward, args, kwargs)
-        self.path.pop()  # not reached after an exception: the error names the path
-        return out
-
-    def create_arg(self, a: Any) -> Any:
-        if isinstance(a, _TrainingProbe):  # passed to a function such as dropout: look it up when the network runs
-            return self.create_node("call_module", _FLAG, (), {})
-        return super().create_arg(a)
-
-    def proxy(self, node: fx.Node) -> fx.Proxy:
-        self.running = True
-        try:
-            value = self.values[node] = self._run(node)
-        finally:
-            self.running = False
-        known = all(n not in self.data for n in node.all_input_nodes) and node.op != "placeholder"
-        if isinstance(value, Tensor) or not (known or self._reads_shape(node)):
-            self.data.add(node)
-        return _Valued(node, self)
-
-    def to_bool(self, obj: fx.Proxy) -> bool:
-        return bool(obj._known()) if isinstance(obj, _Valued) else super().to_bool(obj)
-
-    def iter(self, obj: fx.Proxy) -> Any:
-        """The entries of a tuple or of sizes, one proxy each."""
-        value, entries = self.values.get(obj.node), cast(Any, obj)
-        return (entries[i] for i in range(len(value))) if isinstance(value, (tuple, list)) else super().iter(obj)
-
-    def _reads_shape(self, node: fx.Node) -> bool:
-        """Whether a node asks for what all inputs of one shape share."""
-        if node.op == "call_function" and node.target is getattr:
-            return node.args[1] in _OF_SHAPE
-        name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
-        value = self.values[node]
-        tensors = isinstance(value, (tuple, list)) and any(
-            isinstance(v, Tensor) for v in value
-        )  # asked again, one by one
-        return name in _OF_SHAPE or tensors
-
-    def _run(self, node: fx.Node) -> Any:
-        """What a node returns, in evaluation mode."""
-        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: self.values.get(n, self.training))
-        with torch.no_grad():
-            if node.op == "placeholder":
-                return self.x
-            if node.op == "get_attr":
-                return functools.reduce(getattr, str(node.target).split("."), self.root)
-            if node.op == "call_method":
-                return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-            if node.op == "call_function":
-                return node.target(*args, **kwargs)  # type: ignore[operator]
-            module = self.root.get_submodule(str(node.target))
-            probes = [(m, m.training) for m in module.modules()]
-            for m, _ in probes:
-                m.training = False
-            try:
-                return module(*args, **kwargs)
-            finally:
-                for m, probe in probes:
-                    m.training = probe
 
 
 class Trace(NamedTuple):
@@ -216,8 +48,8 @@ def trace(model: nn.Module, x: Tensor) -> Trace:
             break
         opaque |= found
     differs = sorted(tracer.branching) if tracer.branching and _differs(twin, graph, opaque | untraceable, x) else []
-    if any(node.target == _FLAG for node in graph.nodes):
-        twin.add_module(_FLAG, TrainingFlag())
+    if any(node.target == FLAG for node in graph.nodes):
+        twin.add_module(FLAG, TrainingFlag())
     traced = fx.GraphModule(twin, graph, class_name=type(model).__name__)
     traced._tracer_cls = None  # unpickling traces again, with a tracer of its own
     _keep_unused_tensors(twin, traced)
@@ -259,11 +91,11 @@ def _differs(model: nn.Module, graph: fx.Graph, opaque: set[str], x: Tensor) -> 
     return [n.format_node() for n in other.nodes] != [n.format_node() for n in graph.nodes]
 
 
-def _trace_once(model: nn.Module, opaque: set[str], training: bool, x: Tensor) -> tuple[fx.Graph, _Tracer]:
+def _trace_once(model: nn.Module, opaque: set[str], training: bool, x: Tensor) -> tuple[fx.Graph, Tracer]:
     """The graph, and the tracer that knows how it came about."""
-    tracer = _Tracer(opaque, training, x.clone())
+    tracer = Tracer(opaque, training, x.clone())
     for name, m in model.named_modules():
-        m.training = _TrainingProbe(tracer, name)
+        m.training = TrainingProbe(tracer, name)
     try:
         graph = tracer.trace(model)
     except Exception as error:

@@ -85,7 +85,7 @@ class Local(_Kernel):
     r"""Moments and reconstruction in a window that follows each sample: even orders up to 2m, read at the centre.
 
     .. math:: k_m(x) = \frac{e^{-y^2}}{s \sqrt{2 \pi}} \sum_{n=0}^m \frac{(-1/4)^n}{n!} H_{2n}(y),
-        \quad y = \frac{x}{s \sqrt 2}
+        \quad y = \frac{x}{s \sqrt{2}}
 
     * its gain at the frequency w is Q(m + 1, w^2 s^2 / 2), with Q the regularised upper incomplete gamma function;
     * s is `width` times the scale at which that gain is one half at the output's Nyquist limit;

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from shiftproof.ghs.kernel import GHS, Kernel
-from shiftproof.ghs.sampling import Sampling
+from shiftproof.ghs.sampler import Sampling
 
 
 def upsample(

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from shiftproof import checks
-from shiftproof.ghs.sampling import find_pivot
+from shiftproof.ghs.sampler import find_pivot
 from shiftproof.layers.base import Downsample
 from shiftproof.layers.front import ANCHORS, RollToPivot, roll_to_pivot
 from shiftproof.layers.registry import create_downsample, register_method

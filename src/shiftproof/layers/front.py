@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from shiftproof import checks
 from shiftproof.ghs.backend.torch_backend import mark_absent
 from shiftproof.ghs.pivots import Rule, check_rule
-from shiftproof.ghs.sampling import check_selection, find_pivot
+from shiftproof.ghs.sampler import check_selection, find_pivot
 from shiftproof.layers.base import Downsample
 from shiftproof.maps.gather import take_from
 from shiftproof.maps.shifts import circular_shift, fractional_shift

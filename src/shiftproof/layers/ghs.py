@@ -11,7 +11,7 @@ from shiftproof import checks
 from shiftproof.ghs.frame import Frame
 from shiftproof.ghs.kernel import GHS, GHS_PAPER, Kernel, Local, parse_kernel
 from shiftproof.ghs.pivots import Rule
-from shiftproof.ghs.sampling import Sampling
+from shiftproof.ghs.sampler import Sampling
 from shiftproof.layers.base import Downsample
 from shiftproof.layers.registry import register_method
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from shiftproof.ghs.kernel import GHS, Kernel
-from shiftproof.ghs.sampling import Sampling
+from shiftproof.ghs.sampler import Sampling
 
 
 class GHSUpBase(nn.Module):
