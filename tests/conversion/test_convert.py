@@ -82,11 +82,8 @@ def test_converted_network_under_all_shifts(name: str) -> None:
 
 
 # the others take minutes and run in `make zoo`
-QUICK = {*zoo.OWN, "torchvision:resnet18", "torchvision:mobilenet_v3_small"}
-
-
 @pytest.mark.no_cover
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.zoo) for n in zoo.NAMES])
+@pytest.mark.parametrize("name", [n if n in zoo.OWN else pytest.param(n, marks=pytest.mark.zoo) for n in zoo.NAMES])
 def test_export_and_onnx(name: str, tmp_path: Path) -> None:
     """Saved and loaded, and through onnxruntime: the same output, the same law, another batch."""
     new = convert(zoo.create(name))
