@@ -7,6 +7,10 @@ from pathlib import Path
 
 # before torch is imported: see the Makefile
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+# one thread for each worker and for every process that its tests start; where a test asks for two, they do not spin
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 import torch
@@ -39,9 +43,6 @@ runpy.run_path(str(OFFLINE / "sitecustomize.py"))
 # and without the data sets that somebody may have on this machine: the app would show their pictures
 _NO_DATA = tempfile.TemporaryDirectory(prefix="shiftproof-data-")
 os.environ["SHIFTPROOF_DATA"] = _NO_DATA.name
-
-if "PYTEST_XDIST_WORKER" in os.environ:
-    torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -22,6 +22,15 @@ def test_there_and_back() -> None:
     assert torch.allclose(frame.from_picture(pixels), positions)
 
 
+def test_numbers_are_float64_on_the_device_of_the_pictures() -> None:
+    frame = Frame.of(torch.zeros(2, 1, 12, 9, device="meta"))
+    assert frame.offset.dtype == torch.float64
+    assert frame.offset.is_meta
+    frame = frame.then(frame)
+    assert frame.to_picture(torch.zeros(2, 5, 2, device="meta")).is_meta
+    assert Frame.of(torch.zeros(1, 1, 3)).offset.dtype == torch.float64
+
+
 @pytest.mark.parametrize("sizes", [(16, 12), (15, 18)])
 @pytest.mark.parametrize("anchors", [("stay", "stay"), ("stay", "center"), ("center", "corner")])
 def test_positions_move_with_the_picture_along_a_chain(anchors: tuple[str, str], sizes: tuple[int, int]) -> None:

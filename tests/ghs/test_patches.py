@@ -70,6 +70,10 @@ def test_patches_in_other_dimensions_and_of_extreme_values(shape: tuple[int, ...
     assert same_bits(x, kept)
 
 
+def test_the_score_is_made_on_the_device_of_the_maps() -> None:
+    assert score_patch(torch.zeros(2, 3, 5, 4, device="meta")).is_meta
+
+
 def test_compiled_search_finds_the_same_patches() -> None:
     """Through C where there is one; tied samples and those with NaN are searched again."""
     x = picture(5, 9, 8)

@@ -487,6 +487,19 @@ def test_a_sum_that_is_none_loses_against_one_that_is() -> None:
     assert argmax(x, "window", ()).tolist() == [8]
 
 
+def test_a_sum_that_overflows() -> None:
+    """It is above every number, and against a smaller sum it loses only if an infinity makes it none."""
+    most = torch.finfo(torch.float32).max
+    x = torch.zeros(1, 14)
+    x[0, 2] = x[0, 8] = most
+    x[0, 9] = 1e38
+    assert argmax(x, "window", ()).tolist() == [8]
+    x[0, 9] = 0.0
+    x[0, 2:4], x[0, 1], x[0, 4] = most, -torch.inf, -torch.inf
+    x[0, 7] = x[0, 9] = -0.9 * most
+    assert argmax(x, "window", ()).tolist() == [8]
+
+
 def test_window_rule_prefers_the_larger_neighbourhood() -> None:
     """The paper's suggestion: of two equal maxima, the one with the larger 3 x 3, then 5 x 5 sum."""
     x = torch.zeros(1, 1, 9, 9)

@@ -82,6 +82,8 @@ def test_batches_do_not_matter(batch_size: int) -> None:
     some, other = consistency(scores, x, batch_size=batch_size), consistency(scores, x)
     assert some.pairs == other.pairs
     assert torch.equal(some.map, other.map)
+    assert torch.equal(some.classes, other.classes)
+    assert some.classes.shape == (20, 3)
 
 
 def test_every_call_has_the_same_shape() -> None:
@@ -302,6 +304,7 @@ def test_defaults() -> None:
         found = batches(assert_shift_equivariant, x, *arguments)
         assert same_bits(torch.cat(found), torch.cat(batches(assert_shift_equivariant, x, *arguments, **written)))
         assert same_bits(torch.cat(found), torch.cat(batches(shift_error, x, *arguments, **written)))
+    assert {len(t) for t in batches(assert_shift_equivariant, x, 6, batch_size=3)} == {3}
 
 
 def test_a_tolerance_is_the_largest_change_allowed() -> None:
