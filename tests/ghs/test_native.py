@@ -118,6 +118,8 @@ def test_find_is_the_rule(rule: str, data: st.DataObject) -> None:
     )
     x = (x * 2).round() if draw(st.booleans()) else x
     x *= draw(st.sampled_from([1.0, 1e-42, 1e38, 0.0]))
+    if draw(st.booleans()):  # from the smallest to the largest numbers in one map
+        x = x.sign() * 10.0 ** x.copysign(torch.ones(())).clamp(-4, 4).mul(10).sub(10)
     x.flatten()[0] = draw(st.sampled_from([1.0, torch.inf, -torch.inf]))
     phases = [grids.phases(m, n) for m, n in zip(sizes, counts)]
     pivots, undecided = found(x, rule, phases)
@@ -127,6 +129,29 @@ def test_find_is_the_rule(rule: str, data: st.DataObject) -> None:
     assert torch.equal((pivots[:, 0] * sizes[1] + pivots[:, 1])[alone], scores.argmax(1)[alone])
     x[-1, -1, -1, -1] = torch.nan
     assert batch - 1 in found(x, rule, phases)[1]
+
+
+@pytest.mark.slow
+@needs_library
+@pytest.mark.parametrize(("sizes", "stride"), [((2049, 2051), 2), ((5000, 900), (2500, 3)), ((900, 5000), (1, 7))])
+@pytest.mark.parametrize("kind", ["largest", "spread", "tied"])
+def test_sums_over_planes_of_millions_of_pixels(
+    kind: str, sizes: tuple[int, int], stride: int | tuple[int, int]
+) -> None:
+    """Compiled or not, they are the same whole numbers, as long as the law asks: on every shifted copy."""
+    layer = GHS2d(stride)
+    x = torch.randn(1, 1, *sizes)
+    if kind == "largest":  # all sums as large as they can be, but for one
+        x = torch.ones(1, 1, *sizes)
+        x[0, 0, 700, 800] = 1 + 2.0**-20
+    elif kind == "spread":
+        x = x.sign() * 10.0 ** (x.abs().clamp(max=4) * 9)
+    else:
+        x = (x * 2).round()
+    expected = select_pivot(x, "phase", counts=layer.sampling.counts(sizes))
+    assert torch.equal(layer.select(x), expected)
+    moved = x.roll((1234, 567), (2, 3))
+    assert torch.equal(layer.select(moved), (expected + torch.tensor([1234, 567])) % torch.tensor(sizes))
 
 
 @needs_library
