@@ -38,7 +38,7 @@ def test_between_borders_too(padding: str) -> None:
         assert 0 <= i < 2
         assert 0 <= j < 2
         taken = sample[:, i::2, j::2]
-        assert torch.allclose(taken, wanted[:, : taken.shape[1], : taken.shape[2]], atol=1e-12)
+        assert torch.allclose(taken, wanted[:, : taken.shape[1], : taken.shape[2]], atol=1e-6)
 
 
 @pytest.mark.parametrize("anchor", ["center", "stay"])
@@ -58,6 +58,8 @@ def test_the_kernel_everywhere_keeps_a_constant_and_the_precision() -> None:
         assert y.dtype == dtype
         assert y.shape == (2, 3, 6, 9)
         assert torch.allclose(y, torch.full_like(y, 2.0), atol=1e-6)
+    narrow = sp.GHS2d(1, kernel=Local(1, 0.3)).smooth(torch.ones(1, 1, 9, 9, dtype=torch.float64))
+    assert torch.allclose(narrow, torch.ones_like(narrow), atol=1e-12)
     x = torch.randn(1, 1, 12, 12)
     assert torch.equal(sp.GHS2d(2).smooth(x), sp.GHS2d(2, kernel=Local(0)).smooth(x))
     with pytest.raises(ValueError, match=r"`antialias=True` needs a kernel with a window, not .*: set `kernel=Local"):

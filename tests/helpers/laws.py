@@ -1,6 +1,7 @@
 """What several test files need: tolerances, maps that are hard, slow and obvious oracles."""
 
 import itertools
+import math
 import os
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +12,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from shiftproof.ghs.borders import _weights
 from shiftproof.ghs.functions import hermite_series
 from shiftproof.ghs.kernel import Local
 from shiftproof.maps.padding import continued
@@ -174,8 +174,11 @@ def blur_oracle(x: Tensor, stride: int, taps: int, padding: str) -> Tensor:
 
 def between_borders(x: Tensor, selection: Tensor, stride: int, kernel: Local, padding: str) -> Tensor:
     """Sample by sample: the weighted mean of the pixels around p mod stride + i stride on each axis."""
-    weights = _weights(kernel, stride)
-    reach = len(weights) // 2
+    reach = math.ceil(9 * kernel.scale(stride) * math.sqrt(kernel.order + 1))
+    y = np.arange(-reach, reach + 1) / (math.sqrt(2) * kernel.scale(stride))
+    series = [(-1 / 4) ** (n // 2) / math.factorial(n // 2) * (n % 2 == 0) for n in range(2 * kernel.order + 1)]
+    line = np.exp(-(y**2)) * np.polynomial.hermite.hermval(y, series)
+    weights = torch.from_numpy(line / line.sum())
     samples = []
     for sample, pivot in zip(x[:, None], selection.tolist()):
         for axis, p in enumerate(pivot, start=2):

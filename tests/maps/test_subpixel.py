@@ -50,6 +50,8 @@ def waves(*terms: tuple[float, int, int]) -> Tensor:
         waves((1, 3, 0), (1, 4, 0), (1, 0, 2)),  # no fundamental, and yet no period
         waves((1, 3, 0), (-1, 4, 0)),  # symmetric, with phases of half a turn
         waves((1, 3, 3), (0.5, 4, -2), (0.2, 5, 1)),
+        waves((1, 1, 1), (1, 1, -1), (0.5, 1, 2)),  # two places for the first two frequencies, one for the third
+        waves((1, 2, 1), (1, 2, -1), (0.4, 3, 2), (0.3, 3, -4)),  # four places
         torch.cat([waves((1, 1, 0), (1, 0, 1)), -waves((1, 1, 0), (1, 0, 1)) + waves((0.1, 2, 0))], 1),  # opposed
         torch.rand(1, 2, 6, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).repeat(1, 1, 4, 3),
     ],
@@ -60,6 +62,15 @@ def test_a_fundamental_that_vanishes_leaves_the_choice_to_other_frequencies(x: T
     for _ in range(20):
         amounts = (torch.rand(2, generator=g) * 60 - 30).tolist()
         assert (front(moved(x, amounts)) - front(x)).abs().max() < 1e-6
+
+
+def test_a_periodic_picture_lies_within_its_first_period() -> None:
+    tile = torch.rand(1, 2, 6, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    x = tile.repeat(1, 1, 4, 3)
+    for amounts in ([0.0, 0.0], [2.2, -3.3], [-17.0, 15.9]):
+        p = subpixel_pivot(moved(x, amounts))
+        assert (p >= 0).all()
+        assert (p < torch.tensor([6, 7])).all()
 
 
 def test_the_position_moves_with_the_picture_and_noise_moves_it_little() -> None:
