@@ -155,6 +155,19 @@ def test_sums_over_planes_of_millions_of_pixels(
 
 
 @needs_library
+def test_where_memory_is_short_nothing_is_returned_and_torch_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, plan = torch.randn(2, 3, 9, 8), plan_for((9, 8), (5, 4))
+    expected, selection = GHS2d(return_selection=True)(x)
+    monkeypatch.setattr(native, "_call", lambda *_, **__: 2)
+    assert native.find(x) is None
+    assert native.find_and_sample(x, plan) is None
+    assert native.sample(x, selection, plan) is None
+    y, found = GHS2d(return_selection=True)(x)
+    assert torch.equal(found, selection)
+    assert torch.allclose(y, expected, atol=1e-6)
+
+
+@needs_library
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("batch", [1, 9])
 def test_find_and_sample_is_find_then_sample(batch: int, layout: torch.memory_format) -> None:

@@ -361,6 +361,9 @@ def test_meta_device_gives_shapes() -> None:
     y = GHS2d()(torch.zeros(2, 3, 9, 8, device="meta"))
     assert y.shape == (2, 3, 5, 4)
     assert y.is_meta
+    y = GHS2d(3, kernel=Local(1), anchor="stay", padding="zeros")(torch.zeros(2, 3, 9, 8, device="meta"))
+    assert y.shape == (2, 3, 3, 3)
+    assert y.is_meta
 
 
 def test_fake_tensors_do_not_poison_the_cache() -> None:

@@ -53,7 +53,7 @@ def _weigh(x: Tensor, weights: Sequence[Tensor], stride: Sequence[int]) -> Tenso
         for axis, (row, s) in enumerate(zip(weights, stride)):
             shape, steps = [1] * ndim, [1] * ndim
             shape[axis], steps[axis] = len(row), s
-            x = _CONVOLVE[ndim](x, row.view(1, 1, *shape).expand(x.shape[1], 1, *shape), None, steps, groups=x.shape[1])
+            x = _CONVOLVE[ndim](x, row.view(shape).expand(x.shape[1], 1, *shape), None, steps, groups=x.shape[1])
     return x
 
 

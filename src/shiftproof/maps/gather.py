@@ -48,10 +48,8 @@ def _blocks(sizes: Sequence[int], start: Sequence[int]) -> Iterator[tuple[tuple[
     for sides in itertools.product((False, True), repeat=len(sizes)):  # before the cut, or after it
         if all(cut or after for cut, after in zip(cuts, sides)):
             yield (
-                tuple(slice(cut, None) if after else slice(0, cut) for cut, after in zip(cuts, sides)),
-                tuple(
-                    slice(0, n - cut) if after else slice(n - cut, None) for n, cut, after in zip(sizes, cuts, sides)
-                ),
+                tuple(slice(cut, None) if after else slice(cut) for cut, after in zip(cuts, sides)),
+                tuple(slice(n - cut) if after else slice(n - cut, None) for n, cut, after in zip(sizes, cuts, sides)),
             )
 
 
