@@ -124,6 +124,26 @@ def test_exported_with_open_sizes() -> None:
         assert torch.allclose(program(x), both(x), atol=1e-5)
 
 
+def test_transforms_and_shapes_without_values() -> None:
+    """Where nobody may look at values: under vmap, with gradients or not, and on the meta device."""
+    x = torch.randn(3, 2, 2, 6, 5)
+    down, up = sp.GHS2d(2, anchor="stay", return_selection=True), sp.GHSUp2d(2, anchor="stay")
+
+    def there_and_back(x: Tensor) -> Tensor:
+        y, selection = down(x)
+        out: Tensor = up(y, selection, x.shape[2:])
+        return out
+
+    expected = torch.stack([there_and_back(sample) for sample in x])
+    assert torch.allclose(torch.vmap(there_and_back)(x), expected, atol=1e-6)
+    grad = torch.func.grad(lambda t: there_and_back(t).square().sum())
+    each = torch.stack([torch.autograd.functional.vjp(there_and_back, s, 2 * there_and_back(s))[1] for s in x])
+    assert torch.allclose(torch.vmap(grad)(x), each, atol=1e-5)
+    y = up(torch.zeros(2, 3, 3, 3, device="meta"), torch.zeros(2, 2, dtype=torch.int64, device="meta"), (6, 5))
+    assert y.shape == (2, 3, 6, 5)
+    assert y.is_meta
+
+
 def test_a_map_without_a_pivot_is_nan() -> None:
     x = torch.randn(2, 1, 4, 4)
     x[0, 0, 1, 1] = torch.nan
@@ -146,6 +166,8 @@ def test_what_does_not_fit_is_refused() -> None:
         sp.upsample(y, selection[:1])
     with pytest.raises(ValueError, match=r"`selection` .up to 7 on axis 0. must lie inside the map .size 7 there."):
         sp.upsample(y, torch.tensor([[7, 0], [0, 0]]), (7, 6))
+    with pytest.raises(ValueError, match=r"^`y` .shape .2, 3, 4.. must "):
+        sp.GHSUp2d()(y[..., 0], selection)
     with pytest.raises(TypeError, match=r"`selection` must be an int64 tensor"):
         sp.upsample(y, selection.float())
     with pytest.raises(ValueError, match="has no way back here: a column of the 1 x 64 matrix sums to"):
