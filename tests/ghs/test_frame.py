@@ -26,7 +26,7 @@ def test_numbers_are_float64_on_the_device_of_the_pictures() -> None:
     frame = Frame.of(torch.zeros(2, 1, 12, 9, device="meta"))
     assert frame.offset.dtype == torch.float64
     assert frame.offset.is_meta
-    frame = frame.then(frame)
+    frame = frame.then(GHS2d(anchor="stay").frame(torch.zeros(2, 2, dtype=torch.int64, device="meta"), (12, 9)))
     assert frame.to_picture(torch.zeros(2, 5, 2, device="meta")).is_meta
     assert Frame.of(torch.zeros(1, 1, 3)).offset.dtype == torch.float64
 

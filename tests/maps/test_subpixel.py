@@ -86,14 +86,23 @@ def test_the_position_moves_with_the_picture_and_noise_moves_it_little() -> None
     assert ((found / expected - 1).abs() < 0.15).all()
 
 
+def fundamental(x: Tensor) -> Tensor:
+    """The phase of the lowest frequency along the rows of the mean over the channels."""
+    return torch.fft.fft2(x.double().mean(1))[:, 0, 1].angle()
+
+
 def test_the_formula() -> None:
     """On each axis the phase of the fundamental of the mean over channels and the other axis."""
     x = torch.randn(2, 3, 6, 5)
     spectrum = torch.fft.fft2(x.double().mean(1))
     rows = -6 * spectrum[:, 1, 0].angle() / (2 * math.pi)
-    columns = -5 * spectrum[:, 0, 1].angle() / (2 * math.pi)
+    columns = -5 * fundamental(x) / (2 * math.pi)
     assert torch.allclose(subpixel_pivot(x), torch.stack([rows, columns], 1), atol=1e-10)
     assert subpixel_pivot(x).dtype == torch.float64
+    assert front(x).dtype == x.dtype
+    assert torch.allclose(subpixel_pivot(x[..., :3])[:, 1], -3 * fundamental(x[..., :3]) / (2 * math.pi), atol=1e-10)
+    assert torch.allclose(subpixel_pivot(x[:, :, :2])[:, 1], -5 * fundamental(x[:, :, :2]) / (2 * math.pi), atol=1e-10)
+    assert not subpixel_pivot(x[:, :, :2])[:, 0].any()
     assert not subpixel_pivot(x[:, :, :2, :1]).any()  # no frequency with a direction
 
 
@@ -106,6 +115,22 @@ def test_only_undecided_samples_are_looked_at_again() -> None:
     assert torch.equal(front(x)[1], x[1])
     x[1, 0, 0, 0] = torch.nan
     assert subpixel_pivot(x)[1].isnan().all()
+
+
+@pytest.mark.parametrize("x", [waves((1, 2, 3)), waves((1, 3, 0), (1, 4, 0), (1, 0, 2)), waves((1, 1, 0), (1, 0, 1))])
+def test_brightness_and_faint_remains_of_a_frequency_do_not_count(x: Tensor) -> None:
+    """A coefficient a thousand million times below the others decides nothing, whatever the unit of the values."""
+    for scale in (1e-8, 1.0, 1e8):
+        faint = scale * (x + 1e-9 * torch.sin(torch.arange(24.0))[:, None] * torch.cos(torch.arange(21.0)))
+        assert (front(faint) / scale - front(x)).abs().max() < 1e-6
+
+
+def test_other_devices_and_shapes() -> None:
+    x = torch.zeros(2, 3, 6, 5, device="meta")
+    assert subpixel_pivot(x).is_meta
+    assert front(x).is_meta
+    with pytest.raises(ValueError, match=r"^`x` .shape .6, 5.. must "):
+        subpixel_pivot(torch.zeros(6, 5))
 
 
 def test_frequencies_with_a_direction() -> None:

@@ -187,7 +187,7 @@ class Sampling:
         offset = unit * (selection - origin) + first  # whole numbers, so that no sample slips to the next step
         if self.anchor == "stay":
             offset = offset.remainder(step)
-        return Frame(tuple(sizes), offset.double() / unit, tuple((step.double() / unit).tolist()))
+        return Frame(tuple(sizes), offset.double() / unit, tuple(s / u for _, u, s, _ in rows))
 
 
 def find_pivot(

@@ -97,10 +97,7 @@ def _position(f: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
             if abs(value) > least:
                 known.append((np.array(k), -float(np.angle(value)) / (2 * math.pi)))
     # of a map with a period, frequencies are multiples
-    periods = (
-        np.gcd.reduce([frequency for frequency, _ in known], axis=0) if known else np.ones(len(sizes), dtype=np.int64)
-    )
-    periods = np.maximum(periods, 1)
+    periods = np.maximum(np.gcd.reduce([np.zeros(len(sizes), np.int64), *(frequency for frequency, _ in known)]), 1)
     known = [(frequency // periods, turns) for frequency, turns in known]
     basis: list[tuple[Frequency, float]] = []
     for frequency, turns in [*known, *((row, 0.0) for row in np.eye(len(sizes), dtype=np.int64))]:
