@@ -99,3 +99,14 @@ def test_unreadable_sigma(sigma: str) -> None:
 def test_sigma_must_be_positive(sigma: float | str) -> None:
     with pytest.raises(ValueError, match="must be positive and finite"):
         grids.resolve_sigma(sigma, 4, 8, 4)
+
+
+@pytest.mark.parametrize("grid", grids.GRIDS)
+@pytest.mark.parametrize("size", [2, 3, 8, 9, 12])
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_places_are_the_samples_in_parts_of_a_pixel(size: int, count: int, grid: str) -> None:
+    """Whole numbers for what `samples` says in [-1, 1], around the edge."""
+    first, unit, step = grids.place(size, min(count, size), grid)
+    pixels = (grids.samples(size, min(count, size), grid) + 1) * (size - 1) / 2
+    expected = (first + np.arange(min(count, size)) * step) / unit
+    assert np.allclose((pixels - expected + size / 2) % size, size / 2)
