@@ -318,7 +318,7 @@ def test_open_schedules_find_the_same_order(shape: tuple[int, ...]) -> None:
     assert found.tolist() == choices(x.amax(1), [x, other])
 
 
-def test_a_traced_graph_serves_sizes_it_never_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dynamic_graph_serves_sizes_it_never_saw(monkeypatch: pytest.MonkeyPatch) -> None:
     """The length of a signal left open: the graph ranks signals of other lengths as the definition does."""
     monkeypatch.setitem(ties._SYMBOLIC_DOUBLINGS, 1, 4)  # enough for 16 samples, and fast
 
