@@ -1,13 +1,17 @@
 """The matrix of one axis: what its kernels make of constants and waves."""
 
+from typing import Any
+
 import mpmath
 import numpy as np
 import pytest
+import torch
 from scipy import special
 
 from shiftproof.evaluation.matrix import measure_matrix
+from shiftproof.ghs import basis, grids
 from shiftproof.ghs.kernel import GHS, GHS_PAPER, Hermite, Kernel, Local
-from shiftproof.ghs.matrix import local_function, sampling_matrix
+from shiftproof.ghs.matrix import local_function, make_plan, sampling_matrix
 
 
 def test_measured_properties_of_the_matrix() -> None:
@@ -111,3 +115,40 @@ def test_a_local_kernel_wider_than_the_map_is_wrapped_many_times(order: int) -> 
 def test_order_zero_is_the_gaussian_of_the_default() -> None:
     """The default sums all orders with a fading weight, which is a Gaussian to a few parts in a thousand."""
     assert np.abs(sampling_matrix(64, 32, Local(0)) - sampling_matrix(64, 32, GHS)).max() < 5e-3
+
+
+def test_a_series_of_many_orders_is_added_up_in_parts() -> None:
+    kernel = Hermite(orders=1500, sigma=0.9, gain="paper", taper="none")
+    x, y = grids.pixels(9), grids.samples(9, 5, "inclusive")
+    expected = grids.step(9) * basis.functions(1500, y, 0.9).T @ basis.functions(1500, x, 0.9, grids.period(9))
+    assert np.allclose(sampling_matrix(9, 5, kernel, "inclusive"), expected, rtol=0, atol=1e-9)
+
+
+def test_widths_up_to_a_hundred_maps() -> None:
+    for sigma, fits in ((150.0, True), (220.0, True), (240.0, False)):
+        kernel = Hermite(orders=4, sigma=sigma, gain="paper")
+        if fits:
+            assert np.isfinite(sampling_matrix(8, 4, kernel)).all()
+        else:
+            with pytest.raises(ValueError, match="must be at most 100 times the size of the map"):
+                sampling_matrix(8, 4, kernel)
+
+
+@pytest.mark.parametrize("stay", [False, True])
+@pytest.mark.parametrize("back", [False, True])
+def test_the_plan_of_a_graph_is_that_of_a_call(stay: bool, back: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its matrices are made by the operator, at run time, and sizes are not compared."""
+    made_of: Any = torch.zeros(1, 1, 7, 12), (7, 12), (4, 6), (3, 6), Local(1), "anchored", stay, back
+    plan = make_plan(*made_of)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(torch.compiler, "is_dynamo_compiling", lambda: True)
+    traced = make_plan(*made_of)
+    assert traced._replace(axes=(), phases=None) == plan._replace(axes=(), phases=None)
+    assert traced.phases is None
+    for axis, other in zip(traced.axes, plan.axes, strict=True):
+        assert torch.equal(axis.dense, other.dense)
+    monkeypatch.undo()
+    usual = make_plan(*made_of[:6])
+    assert usual.first is None
+    assert torch.equal(usual.axes[0].dense, torch.from_numpy(sampling_matrix(7, 4, Local(1))).float())
+    assert make_plan(made_of[0].to("meta"), *made_of[1:]).axes[0].dense.is_meta
