@@ -55,7 +55,7 @@ def samples(size: int, count: int, grid: str) -> npt.NDArray[np.float64]:
         return pixels(count)
     j = np.arange(count, dtype=np.float64)
     spacing = period(size) / count
-    if grid == "anchored" and (size % 2 == 0 or count % 2 == 1):
+    if grid == "anchored" and size % 2 == 0:
         return float(pixels(size)[size // 2]) + (j - count // 2) * spacing
     return (2 * j - count + 1) * (spacing / 2)
 
