@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shiftproof import checks
+from shiftproof.evaluation import robustness
 from shiftproof.experiments import records
 from shiftproof.experiments.paper import NETWORKS
 from shiftproof.experiments.records import Record, Settings
@@ -141,6 +142,7 @@ SWEEPS = {
     "figure5": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
     "table5": TableRuns("mnist-rot", ("e2",), _methods("max", "lpf", "aps", "ghs-paper", "ghs")),
     "shifts": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
+    "noise": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
     "subpixel": TableRuns("cifar10", ("resnet20",), _SUBPIXEL, limit=1000, parts=("accuracy", "adversarial"), seeds=1),
     "kernels": TableRuns(
         "cifar10",
@@ -152,6 +154,7 @@ SWEEPS = {
     ),
     "ablation": TableRuns("cifar10", ("resnet8",), _ABLATION, on="validation", shift_images=8, parts=_JUDGED),
 }
+SIGMAS = robustness.SIGMAS  # for the tables, which import no measures
 SEEDS = {"paper": 10, "laptop": 2, "smoke": 1}
 # what two CPU cores can train; the others on request
 SMALL = {"laptop": ("resnet20",), "smoke": ("resnet20",)}

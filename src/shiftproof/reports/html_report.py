@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from shiftproof.experiments import catalogue, records
+from shiftproof.experiments import catalogue, records, significance
 from shiftproof.experiments.records import RecordIndex
 from shiftproof.reports import figures, findings, html_page, paper_figures, paper_tables, table_formats
 from shiftproof.reports.table import Table
@@ -22,7 +22,7 @@ def build(index: RecordIndex, preset: str, opening: Sequence[tuple[str, str]] | 
     sections = [("", _lead(index, preset, empty))] if opening is None else [*opening]
     if opening is None and (said := findings.from_tables(run)):
         items = "".join(f"<li><strong>{escape(about)}</strong>: {escape(words)}</li>" for about, words in said)
-        sections.append(("Findings", f"{html_page.notes([findings.RULE])}<ul>{items}</ul>"))
+        sections.append(("Findings", f"{html_page.notes([significance.RULE])}<ul>{items}</ul>"))
     with tempfile.TemporaryDirectory() as folder:
         pictures = paper_figures.draw(made, index, Path(folder))
         for table in run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from shiftproof.experiments import significance
 from shiftproof.reports import findings, table_formats
 from shiftproof.reports.paper_figures import CAPTIONS
 from shiftproof.reports.table import Table
@@ -25,7 +26,7 @@ def build(tables: Sequence[Table], figures: Mapping[str, str], preset: str, fold
     found = findings.from_tables(tables)
     if found:
         sentences = "\n".join(f"- **{about}**: {words}" for about, words in found)
-        parts += ["## Findings", findings.RULE, sentences, "## Tables"]
+        parts += ["## Findings", significance.RULE, sentences, "## Tables"]
     for table in tables:
         parts.append(table_formats.to_markdown(table, folder).rstrip())
         if table.name in figures:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from shiftproof.experiments import catalogue, paper
 from shiftproof.experiments.records import RecordIndex, lookup
-from shiftproof.reports import kernel_choice
+from shiftproof.reports import kernel_choice, verdicts
 from shiftproof.reports.kernel_choice import ALIASED, SCORE
-from shiftproof.reports.table import Cell, Column, Table, record_cell
+from shiftproof.reports.table import PERCENT, Cell, Column, Table, record_cell
 
 METHOD_LABELS = {
     "strided": "Baseline (strided)",
@@ -25,6 +26,8 @@ METHOD_LABELS = {
 }
 NETWORK_LABELS = {f"resnet{depth}": f"ResNet-{depth}" for depth in (8, 18, 20, 50, 56)}
 
+OURS = (METHOD_LABELS["ghs"], METHOD_LABELS["ghs-paper"])
+
 APS = ("consistency", "aps_protocol")
 PAIRS = ("consistency", "all_pairs", "pairs")
 CHANGE = ("consistency", "all_pairs", "largest_change")
@@ -34,7 +37,7 @@ MOVED = ("accuracy", "cropped", "black")
 
 @dataclass(frozen=True)
 class Layout:
-    """A table of runs: title, columns and notes.
+    """A table of runs: title, columns, notes, and the rows that are compared with the others.
 
     In the words, `{network}` stands for the network that the preset trains, `{sources}` for where the data came from.
     """
@@ -42,6 +45,7 @@ class Layout:
     title: str
     columns: Sequence[Column]
     notes: Sequence[str] = ()
+    subjects: Sequence[str] = OURS
 
 
 def _by_network(path: tuple[str, ...], numbers: Mapping[str, Mapping[str, paper.Value]]) -> list[Column]:
@@ -59,7 +63,8 @@ _ALL_SHIFTS = [
     Column("agreement, camera moved, %", ("consistency", "cropped", "black", "pairs")),
     Column("agreement, half a pixel, %", ("consistency", "fractional", "1/2", "pairs")),
 ]
-_NOISE = ("robustness", "noise", "0.05", "accuracy")
+_NOISY = ("robustness", "noise")
+_NOISE = (*_NOISY, "0.05", "accuracy")
 _TURN, _FLIP = ("robustness", "half_turn"), ("robustness", "vertical_flip")
 _WORST, _MOVES = ("adversarial",), {"half": "half pixels", "fractional": "eighths", "crop": "crops"}
 _ERASED = ("robustness", "erasure", "per_batch")
@@ -116,6 +121,18 @@ TABLES = {
             for size, printed in numbers.items()
         ],
         [paper.DISAGREEMENTS["figure5"]],
+    ),
+    "noise": Layout(
+        "Noise, CIFAR-10, {network}",
+        [
+            Column(f"{what}, {sigma}, %", (*_NOISY, str(sigma), what), optional=True)
+            for what in ("accuracy", "agreement")
+            for sigma in catalogue.SIGMAS
+        ],
+        [
+            "White noise of this standard deviation, where pixels lie in [0, 1]. Agreement: with the answer to the "
+            "image without noise."
+        ],
     ),
     "table5": Layout(
         "Table 5. MNIST-rot, E(2)-equivariant network",
@@ -198,6 +215,7 @@ TABLES = {
             "Front: `subpixel=True`, which needs a network that is invariant without it. Weights: those of the "
             "package, as they are, or trained for one more epoch (learning rate 0.1), with the front or without.",
         ],
+        (OURS[0], "GHS, front"),
     ),
     "digits": Layout(
         "Bundled digits, {network}",
@@ -220,17 +238,21 @@ def make(name: str, index: RecordIndex, preset: str) -> Table:
     }
     every = [record for several in found.values() for _, record in several]
     columns = [c for c in layout.columns if not c.optional or any(lookup(r["metrics"], *c.path) for r in every)]
+    theirs = NETWORK_LABELS["resnet18"] if runs.models == ("resnet18",) and network != "resnet18" else ""
     rows = []
     for method in runs.rows:
         printed = "ghs" if method == "ghs-paper" else method
         cells = (record_cell(found[method, c.model or network], c, c.printed.get(printed)) for c in columns)
-        rows.append((METHOD_LABELS.get(method, method), tuple(cells)))
+        rows.append(
+            (METHOD_LABELS.get(method, method), tuple(dataclasses.replace(cell, network=theirs) for cell in cells))
+        )
     sources = ", ".join(sorted({record["dataset"]["source"] for record in every})) or "none yet"
     words = {"network": NETWORK_LABELS.get(network, network), "sources": sources}
     notes = [note.format_map(words) for note in layout.notes]
-    if runs.models == ("resnet18",) and network != "resnet18" and any(column.printed for column in columns):
-        notes.insert(0, f"The paper's network is ResNet-18, ours {words['network']}.")
+    if theirs and any(column.printed for column in columns):
+        notes.insert(0, f"The paper's network is {theirs}, ours {words['network']}.")
     table = Table(name, layout.title.format_map(words), tuple(c.title for c in columns), tuple(rows), tuple(notes))
+    table = verdicts.judge(table, layout.subjects, [c.title for c in columns if c.scale == PERCENT])
     return kernel_choice.judge(table, runs.seeds) if name == "kernels" else table
 
 
