@@ -53,7 +53,7 @@ def measure_robustness(
 
     def damaged(name: str, change: Change | None, shifted: bool = False, noise: bool = False) -> dict[str, Any]:
         found = before if change is None else f.scores(images, change, f"robustness: {name}")
-        out = {"accuracy": accuracy(found, labels), "agreement": hits(found.argmax(1) == before.argmax(1))}
+        out = {"accuracy": accuracy(found, labels), "agreement": hits(found.argmax(1) == before.argmax(1), keep=True)}
         if shifted:
             out["consistency"] = aps_protocol(f, images, change, seed=seed, name=f"robustness: {name}")
         if noise:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shiftproof.experiments import catalogue, paper
-from shiftproof.experiments.records import RecordIndex, lookup
+from shiftproof.experiments.records import AGREEMENT, FIRST_AGREEMENT, RecordIndex, lookup
 from shiftproof.reports import kernel_choice, verdicts
 from shiftproof.reports.kernel_choice import ALIASED, SCORE
 from shiftproof.reports.table import PERCENT, Cell, Column, Table, record_cell
@@ -29,7 +29,7 @@ NETWORK_LABELS = {f"resnet{depth}": f"ResNet-{depth}" for depth in (8, 18, 20, 5
 OURS = (METHOD_LABELS["ghs"], METHOD_LABELS["ghs-paper"])
 
 APS = ("consistency", "aps_protocol")
-PAIRS = ("consistency", "all_pairs", "pairs")
+AGREE = ("consistency", "agreement")
 CHANGE = ("consistency", "all_pairs", "largest_change")
 CLEAN = ("accuracy", "clean")
 MOVED = ("accuracy", "cropped", "black")
@@ -39,7 +39,8 @@ MOVED = ("accuracy", "cropped", "black")
 class Layout:
     """A table of runs: title, columns, notes, and the rows that are compared with the others.
 
-    In the words, `{network}` stands for the network that the preset trains, `{sources}` for where the data came from.
+    In the words, `{network}` stands for the network that the preset trains, `{sources}` for where the data came from,
+    `{images}` for how many images agreement was measured on.
     """
 
     title: str
@@ -57,11 +58,19 @@ def _by_network(path: tuple[str, ...], numbers: Mapping[str, Mapping[str, paper.
 _ALL_SHIFTS = [
     Column("accuracy, %", CLEAN),
     Column("accuracy, random circular shift, %", ("accuracy", "circular")),
-    Column("two random shifts agree, %", PAIRS),
+    Column("two random shifts agree, %", AGREEMENT, earlier=FIRST_AGREEMENT),
     Column("largest change of a logit", CHANGE, 1.0, 3),
     Column("accuracy, camera moved, %", MOVED),
-    Column("agreement, camera moved, %", ("consistency", "cropped", "black", "pairs")),
-    Column("agreement, half a pixel, %", ("consistency", "fractional", "1/2", "pairs")),
+    Column(
+        "two moves of the camera agree, %",
+        (*AGREE, "cropped", "black"),
+        earlier=("consistency", "cropped", "black", "pairs"),
+    ),
+    Column(
+        "answer kept, half a pixel, %",
+        (*AGREE, "fractional", "1/2"),
+        earlier=("consistency", "fractional", "1/2", "reference"),
+    ),
 ]
 _NOISY = ("robustness", "noise")
 _NOISE = (*_NOISY, "0.05", "accuracy")
@@ -84,8 +93,9 @@ TABLES = {
         "Every shift, CIFAR-10, {network}",
         _ALL_SHIFTS,
         [
-            "Over all 1,024 circular shifts of each of 32 or 64 test images. Camera moved: up to 4 pixels each way, "
-            "with black coming in; half a pixel: circularly, by the shift theorem."
+            "Agreement is over {images} test images, the largest change over all 1,024 circular shifts of 32 or 64 of "
+            "them. Camera moved: up to 4 pixels each way, with black coming in; half a pixel: circularly, by the shift "
+            "theorem."
         ],
     ),
     "table3": Layout(
@@ -142,7 +152,7 @@ TABLES = {
             Column("accuracy, rotated again, %", ("robustness", "rotation", "accuracy")),
             Column("agreement, rotated again, %", ("robustness", "rotation", "agreement")),
             Column("consistency, %", APS),
-            Column("two random shifts agree, %", PAIRS),
+            Column("two random shifts agree, %", AGREEMENT, earlier=FIRST_AGREEMENT),
             Column("largest change of a logit", CHANGE, 1.0, 3),
             Column("accuracy, 50,000 images, %", ("accuracy", "benchmark"), optional=True),
         ],
@@ -157,7 +167,7 @@ TABLES = {
             Column("accuracy, %", CLEAN),
             Column("camera moved, %", MOVED),
             Column("noise 0.05, %", _NOISE),
-            Column("two shifts agree, %", PAIRS),
+            Column("two shifts agree, %", AGREEMENT, earlier=FIRST_AGREEMENT),
             Column("half a pixel, %", ("accuracy", "fractional", "1/2")),
             Column(ALIASED, ("aliasing", "aliased"), 1.0, 3),
             Column("R: smallest gain", ("aliasing", "matrix", "constant", "0"), 1.0),
@@ -221,8 +231,8 @@ TABLES = {
         "Bundled digits, {network}",
         _ALL_SHIFTS,
         [
-            "1,797 digits of 8 x 8 pixels, a fifth of them for testing; all 64 circular shifts. Camera moved: up to "
-            "one pixel each way, with black coming in."
+            "1,797 digits of 8 x 8 pixels, a fifth of them for testing. Agreement is over {images} of these, the "
+            "largest change over all 64 circular shifts. Camera moved: up to one pixel each way, with black coming in."
         ],
     ),
 }
@@ -247,7 +257,11 @@ def make(name: str, index: RecordIndex, preset: str) -> Table:
             (METHOD_LABELS.get(method, method), tuple(dataclasses.replace(cell, network=theirs) for cell in cells))
         )
     sources = ", ".join(sorted({record["dataset"]["source"] for record in every})) or "none yet"
-    words = {"network": NETWORK_LABELS.get(network, network), "sources": sources}
+    counts = {
+        e["n"] for r in every if (e := lookup(r["metrics"], *AGREEMENT) or lookup(r["metrics"], *FIRST_AGREEMENT))
+    }
+    images = " or ".join(f"{n:,}" for n in sorted(counts)) or "no"
+    words = {"network": NETWORK_LABELS.get(network, network), "sources": sources, "images": images}
     notes = [note.format_map(words) for note in layout.notes]
     if theirs and any(column.printed for column in columns):
         notes.insert(0, f"The paper's network is {theirs}, ours {words['network']}.")

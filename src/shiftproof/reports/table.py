@@ -105,7 +105,7 @@ class Table:
 class Column:
     """A column of a table: where its numbers are in a record, and the paper's numbers by method.
 
-    With `more` paths it shows the mean of all of them.
+    With `more` paths it shows the mean of all of them; `earlier` is where records have it that lack the `path`.
     """
 
     title: str
@@ -117,6 +117,7 @@ class Column:
     optional: bool = False  # left out where no record has it
     part: str = "metrics"  # of the record
     more: tuple[tuple[str, ...], ...] = ()
+    earlier: tuple[str, ...] = ()
 
 
 def record_cell(found: Sequence[tuple[str, Record]], column: Column, printed: paper.Value | None) -> Cell:
@@ -127,6 +128,8 @@ def record_cell(found: Sequence[tuple[str, Record]], column: Column, printed: pa
     ours, margins = dict[int, tuple[str, float, str]](), []
     for name, record in sorted(found, key=lambda pair: pair[1]["created"]):
         several = [records.lookup(record[column.part], *path) for path in (column.path, *column.more)]
+        if several == [None] and column.earlier:
+            several = [records.lookup(record[column.part], *column.earlier)]
         margins += [column.scale * (v["high"] - v["low"]) / 2 for v in several if isinstance(v, Mapping)]
         right = several[0].get("right", "") if len(several) == 1 and isinstance(several[0], Mapping) else ""
         several = [v["value"] if isinstance(v, Mapping) else v for v in several]
