@@ -14,10 +14,11 @@ from shiftproof.evaluation.accuracy import accuracy, measure_accuracy
 from shiftproof.evaluation.adversarial import measure_adversarial
 from shiftproof.evaluation.aliasing import measure_aliasing
 from shiftproof.evaluation.classifier import Classifier, ProgressCallback, evaluating, pixels
-from shiftproof.evaluation.consistency import measure_consistency
+from shiftproof.evaluation.consistency import AGREEMENT_IMAGES, measure_consistency
 from shiftproof.evaluation.efficiency import measure_efficiency
 from shiftproof.evaluation.robustness import DAMAGES, measure_robustness
 from shiftproof.evaluation.statistics import pack
+from shiftproof.evaluation.ties import measure_ties
 
 if TYPE_CHECKING:
     from shiftproof.data.sets import Dataset, Images
@@ -82,6 +83,7 @@ def evaluate(
             found["predictions"] = {"clean": pack(clean.argmax(1))}
         if "consistency" in parts:
             found["consistency"] = measure_consistency(f, images, shift_images=shift_images, seed=seed)
+            found["consistency"]["ties"] = measure_ties(f, model, images[:AGREEMENT_IMAGES])
         if "adversarial" in parts:
             found["adversarial"] = measure_adversarial(f, images, labels)
         if damages:

@@ -21,6 +21,10 @@ METHOD_LABELS = {
     "lpf": "LPF-3",
     "aps": "APS-3",
     "lps": "LPS",
+    "avg": "Average pooling",
+    "mixed": "Mixed pooling",
+    "stochastic": "Stochastic pooling",
+    "lpf-adaptive": "Adaptive LPF-3",
     "ghs-paper": "GHS of the paper",
     "ghs": "GHS",
 }
@@ -144,6 +148,36 @@ TABLES = {
             "image without noise."
         ],
     ),
+    "readings": Layout(
+        "Readings of the paper, CIFAR-10, {network}",
+        [
+            *_ALL_SHIFTS[:4],
+            Column(ALIASED, ("aliasing", "aliased"), 1.0, 4),
+            Column("R: commutation", ("aliasing", "matrix", "commutation"), 1.0),
+            Column("images with ties, input", ("consistency", "ties", "input"), 1.0, 4),
+            Column("images with ties, any layer", ("consistency", "ties", "any"), 1.0, 4),
+        ],
+        [
+            "Orders: M, the only reading in which the printed sizes of the matrices multiply. Sigma: the N of Eq. 24 "
+            "is the highest order, not the number of functions. Ties: decided by the sum over 3 x 3, then 5 x 5 "
+            "pixels. Images with ties: the share of those in which several positions share the largest value, in the "
+            "input, or there or where a layer looks for its pivot."
+        ],
+    ),
+    "heads": Layout(
+        "With and without global pooling, CIFAR-10, {network}",
+        _ALL_SHIFTS[:5],
+        [
+            'Flatten: the linear head sees every position of the last maps. The paper: GHS "eliminates the need for '
+            'global pooling".'
+        ],
+        (*OURS, *(f"{label}, flatten" for label in OURS)),
+    ),
+    "related": Layout(
+        "Related work, CIFAR-10, {network}",
+        [*_ALL_SHIFTS[:5], Column(ALIASED, ("aliasing", "aliased"), 1.0, 4)],
+        ["Every pooling method that the paper names."],
+    ),
     "table5": Layout(
         "Table 5. MNIST-rot, E(2)-equivariant network",
         [
@@ -253,9 +287,7 @@ def make(name: str, index: RecordIndex, preset: str) -> Table:
     for method in runs.rows:
         printed = "ghs" if method == "ghs-paper" else method
         cells = (record_cell(found[method, c.model or network], c, c.printed.get(printed)) for c in columns)
-        rows.append(
-            (METHOD_LABELS.get(method, method), tuple(dataclasses.replace(cell, network=theirs) for cell in cells))
-        )
+        rows.append((_label(method), tuple(dataclasses.replace(cell, network=theirs) for cell in cells)))
     sources = ", ".join(sorted({record["dataset"]["source"] for record in every})) or "none yet"
     counts = {
         e["n"] for r in every if (e := lookup(r["metrics"], *AGREEMENT) or lookup(r["metrics"], *FIRST_AGREEMENT))
@@ -268,6 +300,12 @@ def make(name: str, index: RecordIndex, preset: str) -> Table:
     table = Table(name, layout.title.format_map(words), tuple(c.title for c in columns), tuple(rows), tuple(notes))
     table = verdicts.judge(table, layout.subjects, [c.title for c in columns if c.scale == PERCENT])
     return kernel_choice.judge(table, runs.seeds) if name == "kernels" else table
+
+
+def _label(row: str) -> str:
+    """The name of a row: a method by its label, with what is changed."""
+    method, comma, change = row.partition(", ")
+    return METHOD_LABELS.get(method, method) + comma + change
 
 
 def make_all(index: RecordIndex, preset: str) -> list[Table]:
