@@ -16,7 +16,7 @@ from typing import Any
 from shiftproof.experiments.records import RecordIndex
 from shiftproof.experiments.significance import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 from shiftproof.reports import paper_tables
-from shiftproof.reports.paper_tables import METHOD_LABELS
+from shiftproof.reports.layouts import METHOD_LABELS
 from shiftproof.reports.table import Cell, Table
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +35,7 @@ class Results:
         self._tables: dict[str, Table] = {}
 
     def table(self, name: str) -> Table:
-        """A table of `paper_tables.TABLES`."""
+        """A table of `layouts.TABLES`."""
         if name not in self._tables:
             self._tables[name] = paper_tables.make(name, self.index, self.preset)
         return self._tables[name]

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from shiftproof.experiments.significance import AHEAD, BEHIND, EQUIVALENT, MARGIN, UNDECIDED, Comparison
-from shiftproof.reports.paper_tables import METHOD_LABELS
+from shiftproof.reports.layouts import METHOD_LABELS
 from shiftproof.reports.table import Cell, Table
 
 OURS = METHOD_LABELS["ghs"]

@@ -16,7 +16,7 @@ def build(tables: Sequence[Table], figures: Mapping[str, str], preset: str, fold
         "# Results",
         f"Written by `shiftproof reproduce --preset {preset}` from the records in [{folder}]({folder}). Each cell has "
         "the paper's number, if there is one, and ours: mean ± standard deviation over n seeds. `not run` means that "
-        "there is no record.",
+        "there is no record. [The paper, claim by claim](claims.md).",
     ]
     if preset != "paper":
         parts.append(
