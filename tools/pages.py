@@ -99,10 +99,11 @@ def _measured(title: str) -> str:
 
 
 def _results() -> dict[str, str | bytes]:
-    """The page that `shiftproof reproduce` writes, with its records and figures."""
-    text = (RESULTS / "README.md").read_text()
-    text = "---\nhide: [navigation]\n---\n\n" + re.sub(r"\[(\w+)\]\(records\)", r"\1", text)
-    made: dict[str, str | bytes] = {"results/index.md": text}
+    """The pages that `shiftproof reproduce` writes, with their records and figures."""
+    made: dict[str, str | bytes] = {}
+    for name, page in (("README.md", "index.md"), ("claims.md", "claims.md")):
+        text = re.sub(r"\[(\w+)\]\(records\)", r"\1", (RESULTS / name).read_text())
+        made[f"results/{page}"] = "---\nhide: [navigation]\n---\n\n" + text.replace("](README.md)", "](index.md)")
     for path in sorted(RESULTS.rglob("*")):
         if path.suffix in (".json", ".png"):
             made[f"results/{path.relative_to(RESULTS).as_posix()}"] = path.read_bytes()

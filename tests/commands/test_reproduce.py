@@ -13,7 +13,7 @@ from helpers.made_up_records import estimate, record
 from shiftproof.commands import reproduce
 from shiftproof.commands.main import main
 from shiftproof.experiments import bench, catalogue, records, sweep
-from shiftproof.reports import paper_figures, paper_tables
+from shiftproof.reports import layouts, paper_figures
 from shiftproof.training.config import Config
 
 TIMES = {"max": 1e-4, "LPF-3": 2e-4, "APS-3": 4e-4, "GHS of the paper": 2e-4, "GHS": 1e-4}
@@ -96,7 +96,7 @@ def test_options_are_named_as_they_are_typed(tmp_path: Path, capsys: pytest.Capt
 def test_names_are_drawn_in_order() -> None:
     assert reproduce.choose(["table2", "figure1", "table2"]) == ["figure1", "table2"]
     assert reproduce.choose(["all"]) == reproduce.choose([])
-    assert {*paper_tables.TABLES, *paper_figures.FILES, "cameraman", "table6"} == set(reproduce.choose([]))
+    assert {*layouts.TABLES, *paper_figures.FILES, "cameraman", "table6"} == set(reproduce.choose([]))
 
 
 def test_one_table_does_not_overwrite_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +110,7 @@ def test_one_table_does_not_overwrite_the_others(tmp_path: Path, capsys: pytest.
     words = ["reproduce", "--draw-only", "--out", str(tmp_path)]
     assert main([*words, "all"]) == 0
     whole = (tmp_path / "README.md").read_text()
-    assert whole.count("\n### ") == len(paper_tables.TABLES) + 2
+    assert whole.count("\n### ") == len(layouts.TABLES) + 2
     assert all(f"({file})" in whole for file in paper_figures.FILES.values())
     times = {file: (tmp_path / file).stat().st_mtime_ns for file in paper_figures.FILES.values()}
     capsys.readouterr()

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from helpers.known_classifiers import corner, dataset, largest, unchanged
-from shiftproof.evaluation.consistency import aps_protocol, measure_consistency, measure_shifts
-from shiftproof.evaluation.statistics import proportion
+from shiftproof.evaluation.consistency import aps_protocol, measure_agreement, measure_consistency, measure_shifts
+from shiftproof.evaluation.statistics import hits, proportion
 
 
 def test_an_invariant_classifier() -> None:
@@ -37,6 +37,36 @@ def test_one_pixel() -> None:
     assert found["least_agreement"]["value"] == found["map"][6][5] == 0
     cropped = measure_shifts(unchanged(corner), x.roll((-1, -2), (2, 3)), "all", "cropped")
     assert cropped["least_agreement"]["shift"] == cropped["worst_shift"] == [-1, -1]
+
+
+def test_agreement_is_that_of_all_pairs() -> None:
+    """Of many equal images with one pair of shifts each: what all pairs of shifts of one of them give."""
+    x = torch.zeros(1, 1, 8, 8)
+    x[0, 0, :3] = 1
+    f = unchanged(corner, batch_size=500)
+    found = measure_agreement(f, x.expand(3000, 1, 8, 8))
+    exact = measure_shifts(f, x, "all", "circular")["pairs"]["value"]
+    assert found["images"] == found["circular"]["n"] == 2000
+    assert found["circular"]["low"] < exact < found["circular"]["high"]
+    cropped = measure_shifts(f, x, "all", "cropped")["pairs"]["value"]
+    assert found["cropped"]["black"]["low"] <= cropped <= found["cropped"]["black"]["high"]
+    assert 0 < cropped < 1
+
+
+def test_agreement_under_parts_of_a_pixel_is_with_the_unshifted_image() -> None:
+    """Along rows, columns and both, a third each: of a wave along the rows, two thirds move."""
+    wave = torch.cos(torch.arange(16) * torch.pi / 4 - 1.4)[None, None, :, None].expand(3000, 1, 16, 16)
+    found = measure_agreement(unchanged(lambda v: torch.stack([v[:, 0, 0, 0], 0 * v[:, 0, 0, 0]], 1)), wave)
+    half = found["fractional"]["1/2"]
+    assert half["low"] < 1 / 3 < half["high"]
+    assert found["fractional"]["1/8"]["value"] == 1.0
+
+
+def test_an_invariant_classifier_agrees_with_itself() -> None:
+    images = dataset(40).test.images
+    found = measure_agreement(unchanged(largest, 3, batch_size=16), images, most=30)
+    assert found["circular"] == hits(torch.ones(30, dtype=torch.bool), keep=True).to_dict()
+    assert found == measure_agreement(unchanged(largest, 3, batch_size=16), images, most=30)
 
 
 def test_a_sample_of_shifts_says_so() -> None:

@@ -1,11 +1,15 @@
 """Estimates have the right intervals."""
 
+import base64
 import math
+import zlib
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from shiftproof.evaluation.statistics import hits, mean, proportion
+from shiftproof.evaluation.statistics import hits, mean, pack, proportion, unpack
 
 
 @pytest.mark.parametrize(
@@ -44,3 +48,32 @@ def test_means() -> None:
     assert mean(torch.ones(3)).to_dict() == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 3}
     with pytest.raises(ValueError, match="at least one observation"):
         mean(torch.zeros(0))
+
+
+@given(st.lists(st.integers(0, 300), max_size=50))
+def test_packed_answers_come_back(values: list[int]) -> None:
+    numbers = torch.tensor(values, dtype=torch.int64)
+    assert torch.equal(unpack(pack(numbers)), numbers)
+
+
+def test_packed_answers_take_little_room() -> None:
+    """Ten thousand of them: whether each is right in two kilobytes, each class in six."""
+    generator = torch.Generator().manual_seed(0)
+    assert len(pack(torch.rand(10_000, generator=generator) < 0.9)) < 2_000
+    assert len(pack(torch.randint(10, (10_000,), generator=generator))) < 7_000
+
+
+def test_answers_that_are_too_many_are_refused() -> None:
+    """A text must not unpack to more than it says, nor say more than fits."""
+    with pytest.raises(ValueError, match="too many"):
+        unpack(f"{2**40}:1:eNpbAAAAoQCh")
+    bomb = base64.b64encode(zlib.compress(b"x" * 2**20)).decode()
+    assert len(unpack(f"8:1:{bomb}")) == 8
+
+
+def test_answers_are_kept_on_request() -> None:
+    right = torch.tensor([True, False, True, True])
+    assert "right" not in hits(right).to_dict()
+    kept = hits(right, keep=True).to_dict()
+    assert torch.equal(unpack(kept.pop("right")).bool(), right)
+    assert kept == hits(right).to_dict()

@@ -54,6 +54,20 @@ def test_the_front_is_measured_with_the_weights_of_the_package() -> None:
     assert len(catalogue.configs("subpixel", "laptop", seeds=[0, 1])) == 2 * len(configs)
 
 
+def test_other_readings_of_the_paper_share_its_runs() -> None:
+    """One seed of each row; the rows that another table has too are the same runs, and every other one is its own."""
+    table1 = {catalogue.run_name(c) for c in catalogue.configs("table1", "laptop")}
+    for name, shared in (("readings", 3), ("heads", 4), ("related", 5)):
+        configs = catalogue.configs(name, "laptop")
+        runs = {catalogue.run_name(c) for c in configs}
+        assert len(runs) == len(configs) == len(catalogue.SWEEPS[name].rows)
+        assert len(runs & table1) == shared
+        assert catalogue.settings(name, "laptop") == catalogue.settings("table1", "laptop")
+        for c in configs:
+            model = create_model("resnet8", c.model.method, head=c.model.head, size=16, **c.model.options)
+            assert model(torch.rand(2, 3, 16, 16)).isfinite().all()
+
+
 def test_configurations_have_their_options_in_full() -> None:
     """Also those that a row changes, and those that are changed for all runs; the catalogue itself stays as it is."""
     (paper,) = catalogue.configs("table1", "smoke", models=["resnet20"], methods=["ghs-paper"])

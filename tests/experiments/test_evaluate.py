@@ -36,7 +36,7 @@ def test_a_run_is_evaluated_and_put_on_record(
     (path,) = tmp_path.glob("*.json")
     found = records.read(path)
     assert found["seed"] == 0
-    assert set(found["metrics"]) == {"accuracy", "consistency", "robustness", "aliasing", "efficiency"}
+    assert set(found["metrics"]) == {"accuracy", "predictions", "consistency", "robustness", "aliasing", "efficiency"}
     shifts = found["metrics"]["consistency"]["all_pairs"]
     assert shifts["exact"]
     assert shifts["largest_change"] == 0.0

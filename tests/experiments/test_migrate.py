@@ -142,7 +142,7 @@ def test_what_cannot_be_migrated_stays_and_is_reported(
         f"{record['name']}-ffffffff.json"
     )
     assert "not a record: at metrics" in reasons.pop("broken.json")
-    assert "this version reads 'shiftproof.record/2'" in reasons.pop("later.json")
+    assert "this version reads 'shiftproof.record/2' and 'shiftproof.record/3'" in reasons.pop("later.json")
     assert "not a record" in reasons.pop("odd.json")
     assert "not a record: at config/model/method" in reasons.pop("listed.json")
     assert not reasons

@@ -9,6 +9,7 @@ import torch
 
 from helpers.tiny_runs import change_the_default
 from shiftproof.commands.main import main
+from shiftproof.evaluation.statistics import unpack
 from shiftproof.experiments import records
 from shiftproof.training.config import Config, ModelConfig, configure
 from shiftproof.training.resolve import ADDED_SETTINGS, resolve
@@ -21,11 +22,34 @@ def test_records_come_back(record: records.Record, tmp_path: Path) -> None:
     assert record["machine"]["torch"] == torch.__version__
 
 
+def test_records_of_schema_2_are_read_as_they_are(record: records.Record, tmp_path: Path) -> None:
+    """They are those of today without the answers to every image."""
+    old = json.loads(json.dumps(record)) | {"schema": "shiftproof.record/2"}
+    old["metrics"].pop("predictions")
+    old["metrics"]["accuracy"]["clean"].pop("right")
+    path = records.write(old, tmp_path)
+    before = path.read_bytes()
+    assert records.read(path) == old
+    assert main(["records", "migrate", str(tmp_path)]) == 0
+    assert path.read_bytes() == before
+
+
+def test_a_record_keeps_the_answer_to_every_image(record: records.Record) -> None:
+    """The classes of the unchanged images, and whether each is right, in the order of the data set."""
+    given = unpack(record["metrics"]["predictions"]["clean"])
+    right = unpack(record["metrics"]["accuracy"]["clean"]["right"])
+    assert len(given) == len(right) == record["dataset"]["images"]
+    assert right.double().mean() == record["metrics"]["accuracy"]["clean"]["value"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda r: r.pop("metrics"), "'metrics' is a required property"),
-        (lambda r: r.update(schema="shiftproof.record/9"), "this version reads 'shiftproof.record/2'"),
+        (
+            lambda r: r.update(schema="shiftproof.record/9"),
+            "this version reads 'shiftproof.record/2' and 'shiftproof.record/3'",
+        ),
         (lambda r: r.update(schema="shiftproof.record/1"), "Rewrite it with `shiftproof records migrate "),
         (lambda r: r["config"]["model"].pop("options"), "at config/model: 'options' is a required property"),
         (lambda r: r.update(migrated={"from": "x"}), "at migrated"),

@@ -86,6 +86,8 @@ def test_scales() -> None:
     assert math.sqrt(2 * 64 + 1) / band == pytest.approx(math.pi * 16 / grids.period(32))
     assert grids.resolve_sigma("0.5*band", 64, 32, 16) == pytest.approx(band / 2)
     assert grids.resolve_sigma(" 2 * rule", 16, 32, 16) == pytest.approx(2 * grids.scale_rule(16))
+    assert grids.resolve_sigma("order", 16, 32, 16) == pytest.approx(0.9 * 15**-0.52)  # 0.220, not 0.213
+    assert grids.resolve_sigma("order", 1, 32, 16) == 1.0  # the highest order is 0
     assert grids.resolve_sigma(0.3, 64, 32, 16) == 0.3
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from shiftproof.experiments import records
 from shiftproof.experiments.records import RecordIndex
-from shiftproof.reports import paper_tables
+from shiftproof.reports import layouts
 from shiftproof.reports.table import Cell, Table
 from shiftproof.training.config import Config
 
@@ -43,5 +43,5 @@ def index(*found: records.Record) -> RecordIndex:
 
 
 def cell(table: Table, row: str, column: str) -> Cell:
-    cells = dict(table.rows)[paper_tables.METHOD_LABELS.get(row, row)]
+    cells = dict(table.rows)[layouts.METHOD_LABELS.get(row, row)]
     return cells[table.columns.index(column)]

@@ -88,7 +88,8 @@ def test_the_position_moves_with_the_picture_and_noise_moves_it_little() -> None
 
 def fundamental(x: Tensor) -> Tensor:
     """The phase of the lowest frequency along the rows of the mean over the channels."""
-    return torch.fft.fft2(x.double().mean(1))[:, 0, 1].angle()
+    spectrum: Tensor = torch.fft.fft2(x.double().mean(1))
+    return spectrum[:, 0, 1].angle()
 
 
 def test_the_formula() -> None:

@@ -7,7 +7,7 @@ import pytest
 from helpers.made_up_records import cell, estimate, index, record
 from shiftproof.experiments import catalogue
 from shiftproof.reports import kernel_choice, paper_tables
-from shiftproof.reports.kernel_choice import choose, half_interval, paired
+from shiftproof.reports.kernel_choice import choose
 from shiftproof.reports.table import Cell
 
 WOBBLE = (0.0, 0.4, -0.3, 0.1)  # of each seed, the same for every kernel: pairing takes it away
@@ -47,14 +47,6 @@ def test_of_one_order_the_width_next_to_one_wins() -> None:
     found = {f"order 2, width {width}": Cell(values=(62.0, 62.5), seeds=(0, 1)) for width in ("1.25", "1", "0.8")}
     choice = choose(found, dict.fromkeys(found, 0.0), 1.0)
     assert choice.chosen == "order 2, width 1"
-
-
-def test_differences_are_paired_by_seed() -> None:
-    a, b = Cell(values=(3.0, 5.0, 9.0), seeds=(0, 1, 3)), Cell(values=(1.0, 2.0, 7.0), seeds=(0, 2, 3))
-    assert paired(a, b) == [2.0, 2.0]
-    assert half_interval([1.0]) == math.inf
-    # t(0.975; 3) = 3.182, by any table
-    assert half_interval([1.0, 2.0, 3.0, 4.0]) == pytest.approx(3.182 * math.sqrt(5 / 3) / 2, rel=1e-3)
 
 
 def test_the_table_says_what_the_rule_chose() -> None:

@@ -7,7 +7,7 @@ import pytest
 from helpers.made_up_records import cell, estimate, index, record
 from shiftproof.experiments import catalogue, paper, records
 from shiftproof.layers import resolve_options
-from shiftproof.reports import paper_tables
+from shiftproof.reports import layouts, paper_tables
 from shiftproof.reports.table import Cell
 from shiftproof.training.config import configure
 
@@ -57,7 +57,7 @@ def test_the_papers_numbers_are_all_there() -> None:
     for name, numbers in (("table1", paper.CONSISTENCY), ("table2", paper.ACCURACY)):
         for model, column in numbers.items():
             for method, value in column.items():
-                assert cell(printed[name], method, paper_tables.NETWORK_LABELS[model]).paper == value
+                assert cell(printed[name], method, layouts.NETWORK_LABELS[model]).paper == value
     assert cell(printed["table1"], "ghs-paper", "ResNet-18").paper == (100.0, 0.0)
     assert cell(printed["table2"], "align", "ResNet-18").paper is None
     assert cell(printed["table3"], "aps", "accuracy").paper == (77.12, None)

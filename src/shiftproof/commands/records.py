@@ -61,7 +61,7 @@ def show_table(found: Sequence[tuple[Path, tuple[str, ...]]]) -> None:
 
     table = Table(title=f"{len(found)} records")
     for head in ("record", *HEADLINE):
-        table.add_column(head, justify="right" if head in ("seed", "accuracy", "consistency") else "left", no_wrap=True)
+        table.add_column(head, justify="right" if head in ("seed", "accuracy", "agreement") else "left", no_wrap=True)
     for path, words in found:
         table.add_row(path.stem, *words)
     wide_console().print(table)

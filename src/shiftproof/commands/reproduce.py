@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_data_dir(parser)
     known = (
-        "table1 .. table6, figure1 .. figure5, cameraman, shifts, subpixel, kernels, ablation, aliasing, digits; "
-        "default: all"
+        "table1 .. table6, figure1 .. figure5, cameraman, shifts, noise, readings, heads, related, subpixel, kernels, "
+        "ablation, aliasing, digits; default: all"
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run, print and draw: {known}")
     parser.add_argument("--preset", default="laptop", help="paper, laptop or smoke")
@@ -43,12 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run what has no record yet, draw the chosen figures, write the document; returns the exit code.
+    """Run what has no record yet, draw the chosen figures, write the documents; returns the exit code.
 
-    The document always has every table and every figure there is, whatever names were chosen.
+    They always have every table, figure and claim there is, whatever names were chosen.
     """
     from shiftproof.experiments.records import RecordIndex
-    from shiftproof.reports import markdown_report, paper_figures, paper_tables, table_formats
+    from shiftproof.reports import claims, markdown_report, paper_figures, paper_tables, table_formats
     from shiftproof.safe_io.atomic import atomic_write
 
     chosen = choose(options.names)
@@ -71,7 +71,9 @@ def run(options: argparse.Namespace) -> int:
     figures = {name: file for name, file in paper_figures.FILES.items() if (out / file).exists()}
     address = Path(os.path.relpath(folder, out)).as_posix()
     atomic_write(document, markdown_report.build(tables, figures, options.preset, address).encode())
-    printed, written = [table for table in tables if table.name in chosen], [*drawn, document]
+    page = out / "claims.md"
+    atomic_write(page, claims.build(tables, index, options.preset, address).encode())
+    printed, written = [table for table in tables if table.name in chosen], [*drawn, document, page]
     if options.json:
         print(json.dumps({"tables": [t.to_dict() for t in printed], "files": [str(p) for p in written]}, indent=2))
     else:
@@ -93,8 +95,8 @@ def _table(make: Callable[[Any], Any], file: Path) -> Any:
 
 def choose(names: Sequence[str]) -> list[str]:
     """The chosen tables and figures, each once; `all` or nothing is everything."""
+    from shiftproof.reports.layouts import TABLES
     from shiftproof.reports.paper_figures import FILES
-    from shiftproof.reports.paper_tables import TABLES
 
     known = list(dict.fromkeys((*FILES, "cameraman", *TABLES, "table6")))
     for name in names:

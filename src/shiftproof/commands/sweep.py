@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_data_dir(parser)
     add_settings(parser)
-    parser.add_argument("name", metavar="NAME", help="table1 .. table5, figure5, shifts, ablation or digits")
+    known = "table1 .. table5, figure5, shifts, noise, readings, heads, related, subpixel, kernels, ablation, digits"
+    parser.add_argument("name", metavar="NAME", help=known)
     parser.add_argument("--models", nargs="+", metavar="MODEL", help="instead of those of the table")
     parser.add_argument("--methods", nargs="+", metavar="METHOD", help="instead of those of the table")
     parser.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help=SEEDS)

@@ -17,8 +17,8 @@ FRACTIONS = {"1/2": 1 / 2, "1/4": 1 / 4, "1/8": 1 / 8}  # of a pixel
 
 
 def accuracy(found: Tensor, labels: Tensor) -> Estimate:
-    """The share of scores (N, classes) that are largest at the label."""
-    return hits(found.argmax(1) == labels)
+    """The share of scores (N, classes) that are largest at the label, with every answer."""
+    return hits(found.argmax(1) == labels, keep=True)
 
 
 def random_shifts(count: int, ranges: Sequence[tuple[int, int]], seed: int) -> Tensor:

@@ -15,7 +15,7 @@ from shiftproof.evaluation.consistency import aps_protocol
 from shiftproof.evaluation.statistics import hits, mean
 
 PATCHES = (0, 4, 6, 8)
-SIGMAS = (0.02, 0.05, 0.1)
+SIGMAS = (0.02, 0.05, 0.1, 0.2)
 ERASURE_BATCH = 256
 DAMAGES = ("erasure", "vertical_flip", "half_turn", "rotation", "noise")
 
@@ -43,8 +43,8 @@ def measure_robustness(
     * `consistency` of `per_batch`, `vertical_flip` and `half_turn`: the damaged image shifted twice, see
       `aps_protocol`;
     * `rotation`: every image by its own random angle of up to 360 degrees, with black corners;
-    * `noise` of standard deviation 0.02, 0.05 and 0.1, where pixels lie in [0, 1]; with the mean relative change of
-      the scores. The noise depends on the batch size of `f`, everything else only on `seed`.
+    * `noise` of standard deviation 0.02, 0.05, 0.1 and 0.2, where pixels lie in [0, 1]; with the mean relative change
+      of the scores. The noise depends on the batch size of `f`, everything else only on `seed`.
 
     `damages` selects among them.
     """
@@ -53,7 +53,7 @@ def measure_robustness(
 
     def damaged(name: str, change: Change | None, shifted: bool = False, noise: bool = False) -> dict[str, Any]:
         found = before if change is None else f.scores(images, change, f"robustness: {name}")
-        out = {"accuracy": accuracy(found, labels), "agreement": hits(found.argmax(1) == before.argmax(1))}
+        out = {"accuracy": accuracy(found, labels), "agreement": hits(found.argmax(1) == before.argmax(1), keep=True)}
         if shifted:
             out["consistency"] = aps_protocol(f, images, change, seed=seed, name=f"robustness: {name}")
         if noise:

@@ -1,31 +1,36 @@
-"""Estimates: a value with its 95 % interval."""
+"""Estimates: a value with its 95 % interval; and answers to every image, packed into a text."""
 
 from __future__ import annotations
 
+import base64
 import math
-from dataclasses import asdict, dataclass
+import zlib
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 _Z = 1.959963984540054  # the normal distribution leaves 2.5 % above
 _RESAMPLES = 1000
 _ENTRIES = 2**20  # drawn at a time
+_LARGEST = 2**28  # bits of packed answers
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, its 95 % interval, and the number of observations."""
+    """A value, its 95 % interval, the number of observations, and these themselves, packed, where they are kept."""
 
     value: float
     low: float
     high: float
     n: int
+    right: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name."""
-        return asdict(self)
+        """The fields by name; without observations that were not kept."""
+        return {k: v for k, v in asdict(self).items() if v is not None}
 
 
 def proportion(share: float, n: int) -> Estimate:
@@ -47,9 +52,38 @@ def proportion(share: float, n: int) -> Estimate:
     return Estimate(share, 0.0 if share == 0 else low, 1.0 if share == 1 else high, n)
 
 
-def hits(correct: Tensor) -> Estimate:
-    """The share of true entries of a boolean tensor."""
-    return proportion(int(correct.sum()) / max(1, correct.numel()), correct.numel())
+def hits(correct: Tensor, *, keep: bool = False) -> Estimate:
+    """The share of true entries of a boolean tensor; with `keep`, together with every entry."""
+    share = proportion(int(correct.sum()) / max(1, correct.numel()), correct.numel())
+    return replace(share, right=pack(correct)) if keep else share
+
+
+def pack(values: Tensor) -> str:
+    """Whole numbers from 0 on, or yes and no, as a text: how many they are, their bits, and those, compressed.
+
+    >>> pack(torch.tensor([True, False, True]))
+    '3:1:eNpbAAAAoQCh'
+    """
+    numbers = values.flatten().cpu().long()
+    width = max(1, int(numbers.max()).bit_length()) if len(numbers) else 1
+    bits = (numbers[:, None] >> torch.arange(width)) & 1  # (N, width)
+    data = zlib.compress(np.packbits(bits.numpy().astype(np.uint8)).tobytes(), 9)
+    return f"{len(numbers)}:{width}:{base64.b64encode(data).decode()}"
+
+
+def unpack(text: str) -> Tensor:
+    """What `pack` packed. (N,)
+
+    >>> unpack(pack(torch.tensor([9, 0, 4]))).tolist()
+    [9, 0, 4]
+    """
+    count, width, data = text.split(":", 2)
+    size = int(count) * int(width)
+    if not 0 <= size <= _LARGEST:
+        raise ValueError(f"answers of {count} images with {width} bits each are too many.")
+    raw = zlib.decompressobj().decompress(base64.b64decode(data, validate=True), -(-size // 8) or 1)
+    bits = np.unpackbits(np.frombuffer(raw, np.uint8), count=size).reshape(-1, int(width))
+    return (torch.from_numpy(bits).long() << torch.arange(int(width))).sum(1)
 
 
 def mean(values: Tensor, seed: int = 0) -> Estimate:

@@ -14,9 +14,11 @@ from shiftproof.evaluation.accuracy import accuracy, measure_accuracy
 from shiftproof.evaluation.adversarial import measure_adversarial
 from shiftproof.evaluation.aliasing import measure_aliasing
 from shiftproof.evaluation.classifier import Classifier, ProgressCallback, evaluating, pixels
-from shiftproof.evaluation.consistency import measure_consistency
+from shiftproof.evaluation.consistency import AGREEMENT_IMAGES, measure_consistency
 from shiftproof.evaluation.efficiency import measure_efficiency
 from shiftproof.evaluation.robustness import DAMAGES, measure_robustness
+from shiftproof.evaluation.statistics import pack
+from shiftproof.evaluation.ties import measure_ties
 
 if TYPE_CHECKING:
     from shiftproof.data.sets import Dataset, Images
@@ -43,7 +45,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Measure a network on the test part of a data set: a nested dictionary, by part, that JSON can hold.
 
-    If the data set also has the test part of a benchmark, the accuracy includes it.
+    If the data set also has the test part of a benchmark, the accuracy includes it. With the accuracy come the
+    `predictions`, the classes that the unchanged images were given; `statistics.unpack` reads them.
 
     `parts`: which of `PARTS` to measure, or of `ON_REQUEST`; each is described by its function, `measure_accuracy` and
     so on. A single damage of robustness can be chosen: `"robustness.noise"`.
@@ -71,14 +74,16 @@ def evaluate(
         clean = None
         if "accuracy" in parts or damages:
             clean = f.scores(images, name="accuracy: clean")
-        if "accuracy" in parts:
+        if "accuracy" in parts and clean is not None:
             found["accuracy"] = measure_accuracy(f, images, labels, clean=clean, seed=seed)
             if dataset.benchmark is not None:
                 x, y = _drawn(dataset.benchmark, limit, seed)
                 answers = f.scores(x, name="accuracy: benchmark")
                 found["accuracy"]["benchmark"] = accuracy(answers, y).to_dict()
+            found["predictions"] = {"clean": pack(clean.argmax(1))}
         if "consistency" in parts:
             found["consistency"] = measure_consistency(f, images, shift_images=shift_images, seed=seed)
+            found["consistency"]["ties"] = measure_ties(f, model, images[:AGREEMENT_IMAGES])
         if "adversarial" in parts:
             found["adversarial"] = measure_adversarial(f, images, labels)
         if damages:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shiftproof import checks
+from shiftproof.evaluation import robustness
 from shiftproof.experiments import records
 from shiftproof.experiments.paper import NETWORKS
 from shiftproof.experiments.records import Record, Settings
@@ -112,6 +113,19 @@ _KERNELS = {
     },
 }
 
+# Other readings of the paper's layer, and the flatten head that it says needs no global pooling.
+_READINGS = {
+    **_methods("ghs-paper"),
+    "paper, orders: M": _ghs("ghs-paper", orders="M"),
+    "paper, sigma: highest order": _ghs("ghs-paper", sigma="order"),
+    "paper, ties: window": _ghs("ghs-paper", ties="window"),
+    **_methods("aps", "ghs"),
+}
+_HEADS = _methods("lpf", "aps", "ghs-paper", "ghs")
+_HEADS |= {f"{name}, flatten": row | {"model.head": "flatten"} for name, row in _HEADS.items()}
+# Every method of the paper's related work, beside its rivals.
+_RELATED = _methods("avg", "mixed", "stochastic", "lpf-adaptive", "lps", "strided", "lpf", "aps", "ghs-paper", "ghs")
+
 # The weights of the package, which are those of one seed: as they are, or trained for one more epoch.
 _AS_IS = {"model.weights": "cifar10", "optim.epochs": 0}
 _TUNED = {"model.weights": "cifar10", "optim.epochs": 1, "optim.lr": 0.1}
@@ -141,6 +155,10 @@ SWEEPS = {
     "figure5": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
     "table5": TableRuns("mnist-rot", ("e2",), _methods("max", "lpf", "aps", "ghs-paper", "ghs")),
     "shifts": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
+    "noise": TableRuns("cifar10", ("resnet18",), _ROWS_AND_DA),
+    "readings": TableRuns("cifar10", ("resnet18",), _READINGS, seeds=1),
+    "heads": TableRuns("cifar10", ("resnet18",), _HEADS, seeds=1),
+    "related": TableRuns("cifar10", ("resnet18",), _RELATED, seeds=1),
     "subpixel": TableRuns("cifar10", ("resnet20",), _SUBPIXEL, limit=1000, parts=("accuracy", "adversarial"), seeds=1),
     "kernels": TableRuns(
         "cifar10",
@@ -152,6 +170,7 @@ SWEEPS = {
     ),
     "ablation": TableRuns("cifar10", ("resnet8",), _ABLATION, on="validation", shift_images=8, parts=_JUDGED),
 }
+SIGMAS = robustness.SIGMAS  # for the tables, which import no measures
 SEEDS = {"paper": 10, "laptop": 2, "smoke": 1}
 # what two CPU cores can train; the others on request
 SMALL = {"laptop": ("resnet20",), "smoke": ("resnet20",)}

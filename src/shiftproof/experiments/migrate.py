@@ -1,7 +1,7 @@
 """Records of schema 1, rewritten once: options in full under today's names, a new key, the same numbers.
 
-Schema 1 stored only the options that were given, and its keys depended on the defaults. A migrated record says so in
-`migrated`: its old key, its old schema and the options as they stood.
+Those of schema 2 are read as they are. Schema 1 stored only the options that were given, and its keys depended on the
+defaults. A migrated record says so in `migrated`: its old key, its old schema and the options as they stood.
 """
 
 from __future__ import annotations

@@ -92,3 +92,21 @@ DISAGREEMENTS = {
     "here. GHS with ResNet-18 is 95.02 in table 4, 95.54 in table 2 and 94.9 in figure 5.",
     "figure5": "GHS with ResNet-18 and nothing erased is 94.9 in figure 5, 95.54 in table 2 and 95.02 in table 4.",
 }
+
+# the same, and where the text and the tables do not fit together: for the page that goes through the claims
+CONTRADICTIONS = (
+    "GHS with ResNet-18 on CIFAR-10 has three accuracies: 95.54 in table 2, 95.02 in table 4, 94.9 in figure 5. The "
+    "lead over APS (94.48) is 1.06 or 0.54 points, depending on the table.",
+    'GHS "achieves the highest performance"; table 2 has APS ahead with ResNet-20 (91.75 against 91.72).',
+    "Table 4 has a row LPS with the accuracy of LPF (94.28); LPS is described nowhere.",
+    'The "vertical flip" of the reference code flips both axes, a rotation by 180 degrees.',
+    "100 % consistency on MNIST-rot is claimed in the highlights; no table has it. Consistency between original and "
+    "rotated images is announced and not reported.",
+    "Consistency is measured with two shifts of up to three pixels for each batch, not with arbitrary ones.",
+    "MNIST-rot officially has 12,000 images for training and 50,000 for testing; the paper has 10,000 and 2,000.",
+    "The cameraman experiment states neither the shift nor whether differences are summed, averaged or maximised.",
+    "Aliasing and noise are in the contributions; no experiment measures either.",
+    "Ties of the maximum are called highly improbable; 8-bit pictures and maps after a ReLU have them.",
+    "Eq. 3 has a misprint, the order of indices contradicts property 1, and the number of functions is open: see the "
+    "mathematics.",
+)

@@ -25,9 +25,13 @@ from shiftproof.safe_io.atomic import atomic_write
 from shiftproof.training.config import WITHOUT_EFFECT, Config, every_setting
 from shiftproof.training.resolve import ADDED_OPTIONS, ADDED_SETTINGS
 
-SCHEMA = "shiftproof.record/2"
+SCHEMA = "shiftproof.record/3"
+READ = ("shiftproof.record/2", SCHEMA)  # schema 2 is the same without predictions
 FIRST_SCHEMA = "shiftproof.record/1"  # read by `migrate` alone
-HEADLINE = ("data", "model", "method", "preset", "seed", "accuracy", "consistency", "created")
+HEADLINE = ("data", "model", "method", "preset", "seed", "accuracy", "agreement", "created")
+# how often two random circular shifts agree; records of schema 2 have it of all shifts of few images
+AGREEMENT = ("consistency", "agreement", "circular")
+FIRST_AGREEMENT = ("consistency", "all_pairs", "pairs")
 _LARGEST = 2**26  # bytes; no record comes near
 
 Record = dict[str, Any]
@@ -158,13 +162,15 @@ def find(places: Iterable[Path]) -> list[Path]:
 
 def validate(record: Any, name: str) -> None:
     """Raise ValueError unless `record` follows the schema."""
-    if isinstance(record, dict) and isinstance(found := record.get("schema"), str) and found != SCHEMA:
+    if isinstance(record, dict) and isinstance(found := record.get("schema"), str) and found not in READ:
         if found == FIRST_SCHEMA:
             raise ValueError(
                 f"{name}: a record of an earlier version (schema {found!r}). Rewrite it with "
                 f"`shiftproof records migrate {name}`, or all of a folder with `shiftproof records migrate DIR`."
             )
-        raise ValueError(f"{name}: schema {checks.shown(found)}, and this version reads {SCHEMA!r}.")
+        raise ValueError(
+            f"{name}: schema {checks.shown(found)}, and this version reads {' and '.join(map(repr, READ))}."
+        )
     error = next(iter(validator().iter_errors(record)), None)
     if error is not None:
         where = "/".join(str(p) for p in error.absolute_path) or "the top"
@@ -189,7 +195,7 @@ def headline(record: Record) -> tuple[str, ...]:
         "" if record["config"] is None else record["config"]["preset"],
         "" if record["seed"] is None else str(record["seed"]),
         percent(record["metrics"], "accuracy", "clean"),
-        percent(record["metrics"], "consistency", "all_pairs", "pairs"),
+        percent(record["metrics"], *AGREEMENT) or percent(record["metrics"], *FIRST_AGREEMENT),
         record["created"][:16].replace("T", " "),
     )
 

@@ -16,7 +16,7 @@ from shiftproof import checks
 
 GRIDS = ("inclusive", "periodic", "anchored")
 _ORDERS = re.compile(r"(0*[1-9]\d*)?\s*\*?\s*([NM])\s*(?:/\s*([1-9]\d*))?")
-_SIGMA = re.compile(r"(?:(\d*\.?\d+)\s*\*\s*)?(rule|band)")
+_SIGMA = re.compile(r"(?:(\d*\.?\d+)\s*\*\s*)?(rule|order|band)")
 
 
 def step(size: int) -> float:
@@ -113,21 +113,21 @@ def resolve_orders(orders: int | str, size: int, count: int) -> int:
 
 
 def resolve_sigma(sigma: float | str, orders: int, size: int, count: int) -> float:
-    """The scale s for K = `orders` functions: a number, `"rule"`, `"band"`, or a multiple such as `"0.5*band"`.
+    """The scale s for K = `orders` functions: a number, `"rule"`, `"order"`, `"band"`, or a multiple as `"0.5*band"`.
 
-    `"rule"` is the paper's `scale_rule`. `"band"` puts the highest frequency of the functions, sqrt(2K+1)/s,
-    at the Nyquist limit of the output, pi N/L, for any K.
+    `"rule"` is the paper's `scale_rule`, `"order"` the same with the highest order, K - 1, for its N. `"band"` puts the
+    highest frequency of the functions, sqrt(2K+1)/s, at the Nyquist limit of the output, pi N/L, for any K.
     """
     if not isinstance(sigma, str):
         return checks.positive("sigma", sigma)
     found = _SIGMA.fullmatch(sigma.strip())
     if not found:
         raise ValueError(
-            f"`sigma` (={sigma!r}) must be a positive number, 'rule' (Eq. 24), 'band', or a multiple of one of "
-            f"them such as '0.5*band'."
+            f"`sigma` (={sigma!r}) must be a positive number, 'rule' (Eq. 24), 'order' (Eq. 24 of the highest "
+            f"order), 'band', or a multiple of one of them such as '0.5*band'."
         )
-    if found[2] == "rule":
-        base = scale_rule(orders)
+    if found[2] != "band":
+        base = scale_rule(orders if found[2] == "rule" else orders - 1)
     else:
         base = math.sqrt(2 * orders + 1) * period(size) / (math.pi * count)
     return checks.positive("sigma", float(found[1] or 1) * base)

@@ -41,8 +41,8 @@ class Hermite(_Kernel):
     """Moments of the whole map, then reconstruction (Eqs. 10 and 11): the paper's family.
 
     `orders`: the number K of functions, also as `"N"`, `"4N"`, `"N/2"` or `"M"` of the output and input size.
-    `sigma`: their scale; a number, `"rule"` (Eq. 24), `"band"` (cut off at the output's Nyquist limit), or a multiple
-    such as `"0.5*band"`.
+    `sigma`: their scale; a number, `"rule"` (Eq. 24), `"order"` (Eq. 24 of the highest order), `"band"` (cut off at the
+    output's Nyquist limit), or a multiple such as `"0.5*band"`.
     `extension`: the map continued by `"zero"` or `"periodic"` beyond its border when moments are taken.
     `projection`: `"quadrature"` (the paper's sum) or `"least-squares"` (the coefficients that fit the map best).
     `gain`: `"paper"`, or `"unit"` to divide each row by its sum, so that a constant map keeps its value.

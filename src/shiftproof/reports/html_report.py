@@ -8,9 +8,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from shiftproof.experiments import catalogue, records
+from shiftproof.experiments import catalogue, records, significance
 from shiftproof.experiments.records import RecordIndex
-from shiftproof.reports import figures, findings, html_page, paper_figures, paper_tables, table_formats
+from shiftproof.reports import figures, findings, html_page, layouts, paper_figures, paper_tables, table_formats
 from shiftproof.reports.table import Table
 
 
@@ -22,7 +22,7 @@ def build(index: RecordIndex, preset: str, opening: Sequence[tuple[str, str]] | 
     sections = [("", _lead(index, preset, empty))] if opening is None else [*opening]
     if opening is None and (said := findings.from_tables(run)):
         items = "".join(f"<li><strong>{escape(about)}</strong>: {escape(words)}</li>" for about, words in said)
-        sections.append(("Findings", f"{html_page.notes([findings.RULE])}<ul>{items}</ul>"))
+        sections.append(("Findings", f"{html_page.notes([significance.RULE])}<ul>{items}</ul>"))
     with tempfile.TemporaryDirectory() as folder:
         pictures = paper_figures.draw(made, index, Path(folder))
         for table in run:
@@ -50,7 +50,7 @@ def build_demo(index: RecordIndex, preset: str, table: Table, cameraman: dict[st
 def _demo_lead(table: Table) -> str:
     """The result of the networks in a sentence."""
     accuracies = {label: [cell.mean for cell in cells[:2]] for label, cells in table.rows}
-    usual, ours = (accuracies[paper_tables.METHOD_LABELS[method]] for method in ("strided", "ghs"))
+    usual, ours = (accuracies[layouts.METHOD_LABELS[method]] for method in ("strided", "ghs"))
     text = "What a shift does to a network"
     if None not in (*usual, *ours):
         text = (
@@ -94,7 +94,7 @@ def _heat_maps(index: RecordIndex, preset: str) -> str:
         shifts = records.lookup(record["metrics"], "consistency", "all_pairs")
         measured = shifts is not None and record["dataset"]["part"] == "test"
         if measured and catalogue.has_default_options(record) and record["config"]["preset"] == preset:
-            name = paper_tables.METHOD_LABELS.get(record["model"]["method"], record["model"]["method"])
+            name = layouts.METHOD_LABELS.get(record["model"]["method"], record["model"]["method"])
             rows.setdefault(f"{record['dataset']['name']}, {name}", figures.recorded_shifts(name, shifts))
     out = ""
     for title, row in rows.items():

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from shiftproof.experiments.significance import half_interval, paired
 from shiftproof.reports.table import Cell, Table
 
 SCORE, ALIASED, BEHIND = "score", "aliased energy", "behind the best, points"  # columns
@@ -31,22 +32,6 @@ def candidate(label: str) -> tuple[int, float] | None:
     """
     words = label.replace(",", "").split()
     return (int(words[1]), float(words[3])) if words[0] == "order" else None
-
-
-def paired(a: Cell, b: Cell) -> list[float]:
-    """The differences a - b of the seeds that both have."""
-    theirs = dict(zip(b.seeds, b.values))
-    return [value - theirs[seed] for seed, value in zip(a.seeds, a.values) if seed in theirs]
-
-
-def half_interval(differences: list[float]) -> float:
-    """Half the 95 % interval of the mean of paired differences, by Student's t; infinite for fewer than two."""
-    from scipy import stats
-
-    n = len(differences)
-    if n < 2:
-        return math.inf
-    return float(stats.t.ppf(0.975, n - 1)) * statistics.stdev(differences) / math.sqrt(n)
 
 
 def choose(scores: Mapping[str, Cell], aliased: Mapping[str, float], limit: float) -> Choice:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from shiftproof.experiments import significance
 from shiftproof.reports import findings, table_formats
 from shiftproof.reports.paper_figures import CAPTIONS
 from shiftproof.reports.table import Table
@@ -15,7 +16,7 @@ def build(tables: Sequence[Table], figures: Mapping[str, str], preset: str, fold
         "# Results",
         f"Written by `shiftproof reproduce --preset {preset}` from the records in [{folder}]({folder}). Each cell has "
         "the paper's number, if there is one, and ours: mean ± standard deviation over n seeds. `not run` means that "
-        "there is no record.",
+        "there is no record. [The paper, claim by claim](claims.md).",
     ]
     if preset != "paper":
         parts.append(
@@ -25,7 +26,7 @@ def build(tables: Sequence[Table], figures: Mapping[str, str], preset: str, fold
     found = findings.from_tables(tables)
     if found:
         sentences = "\n".join(f"- **{about}**: {words}" for about, words in found)
-        parts += ["## Findings", findings.RULE, sentences, "## Tables"]
+        parts += ["## Findings", significance.RULE, sentences, "## Tables"]
     for table in tables:
         parts.append(table_formats.to_markdown(table, folder).rstrip())
         if table.name in figures:

@@ -79,7 +79,14 @@ def shifts(metrics: Metrics) -> list[list[str]]:
 
 
 def remarks(metrics: Metrics) -> Iterator[str]:
-    """Aliasing and cost, a sentence each."""
+    """Agreement, aliasing and cost, a sentence each."""
+    agreement = lookup(metrics, "consistency", "agreement")
+    if agreement is not None:
+        kinds = {"two circular shifts": agreement["circular"]}
+        kinds |= {f"two moves of the camera ({name})": found for name, found in agreement["cropped"].items()}
+        kinds |= {f"with and without {name} pixel": found for name, found in agreement["fractional"].items()}
+        words = ", ".join(f"{name} {_interval(found)} %" for name, found in kinds.items())
+        yield f"Same answer on {agreement['images']:,} images: {words}."
     wave = lookup(metrics, "aliasing")
     if wave is not None:
         yield (

@@ -5,7 +5,6 @@ A cell without a record says "not run"; a cell whose records lack the number sho
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +12,11 @@ from typing import Any
 
 from shiftproof.experiments import paper, records
 from shiftproof.experiments.records import Record
+from shiftproof.experiments.significance import Comparison
 
 NOT_RUN = "not run"
 NONE = "-"
+PERCENT = 100.0  # the scale of shares of images, of which more is better
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Cell:
     """The paper's number, if it has one, and ours, one per seed, with the files they come from.
 
     A `measured` number does not depend on the seed and is shown without spread. `margin`: half the 95 % interval of
-    one seed. `run`: whether there is a record at all. `seeds`: of the values.
+    one seed. `run`: whether there is a record at all. `seeds`: of the values. `right`: for each seed, the answers to
+    every image, packed; empty unless every record has them. `network`: the paper's, where it is not ours.
     """
 
     paper: paper.Value | None = None
@@ -34,6 +36,8 @@ class Cell:
     margin: float | None = None
     run: bool = False
     seeds: tuple[int, ...] = ()
+    right: tuple[str, ...] = ()
+    network: str = ""
 
     @property
     def mean(self) -> float | None:
@@ -59,12 +63,13 @@ class Cell:
         if self.paper is None:
             return ""
         value, spread = self.paper
-        return f"{value:.{self.digits}f}" + ("" if spread is None else f" ± {spread:.{self.digits}f}")
+        text = f"{value:.{self.digits}f}" + ("" if spread is None else f" ± {spread:.{self.digits}f}")
+        return f"{text} ({self.network})" if self.network else text
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells, the names of the columns, and notes to the reader."""
+    """Rows of cells, the names of the columns, notes to the reader, and how our rows compare with the others."""
 
     name: str
     title: str
@@ -72,6 +77,7 @@ class Table:
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
     notes: tuple[str, ...] = ()
     in_records: bool = True  # where its files are: among the records, or next to the document
+    comparisons: tuple[Comparison, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -85,50 +91,33 @@ class Table:
             }
             for label, cells in self.rows
         ]
-        return {"name": self.name, "title": self.title, "rows": rows, "notes": list(self.notes)}
-
-
-def pooled_spread(cells: Sequence[Cell]) -> float | None:
-    """The standard deviation over seeds, pooled over all cells: two seeds of one cell alone tell too little."""
-    several = [cell.values for cell in cells if len(cell.values) > 1]
-    if not several:
-        return None
-    squares = sum((len(values) - 1) * statistics.variance(values) for values in several)
-    return math.sqrt(squares / sum(len(values) - 1 for values in several))
-
-
-def differ(a: Cell, b: Cell, spread: float | None = None) -> bool | None:
-    """Whether two means differ by more than the `spread` over seeds and by more than twice their standard error.
-
-    If one of them has a single seed, the 95 % interval of the difference must be exceeded too. None if there is
-    nothing to judge by.
-    """
-    if a.mean is None or b.mean is None:
-        return None
-    limits = []
-    if spread is not None:
-        limits += [spread, 2 * spread * math.sqrt(1 / len(a.values) + 1 / len(b.values))]
-    if min(len(a.values), len(b.values)) == 1 and a.margin is not None and b.margin is not None:
-        limits.append(math.hypot(a.margin, b.margin))
-    return abs(a.mean - b.mean) > max(limits) if limits else None
+        compared = [comparison.to_dict() for comparison in self.comparisons]
+        return {
+            "name": self.name,
+            "title": self.title,
+            "rows": rows,
+            "comparisons": compared,
+            "notes": list(self.notes),
+        }
 
 
 @dataclass(frozen=True)
 class Column:
     """A column of a table: where its numbers are in a record, and the paper's numbers by method.
 
-    With `more` paths it shows the mean of all of them.
+    With `more` paths it shows the mean of all of them; `earlier` is where records have it that lack the `path`.
     """
 
     title: str
     path: tuple[str, ...]
-    scale: float = 100.0
+    scale: float = PERCENT
     digits: int = 2
     printed: Mapping[str, paper.Value] = field(default_factory=dict)
     model: str | None = None  # if each column is another network
     optional: bool = False  # left out where no record has it
     part: str = "metrics"  # of the record
     more: tuple[tuple[str, ...], ...] = ()
+    earlier: tuple[str, ...] = ()
 
 
 def record_cell(found: Sequence[tuple[str, Record]], column: Column, printed: paper.Value | None) -> Cell:
@@ -136,15 +125,20 @@ def record_cell(found: Sequence[tuple[str, Record]], column: Column, printed: pa
 
     Of several records of a seed the newest counts that has the number.
     """
-    ours, margins = dict[int, tuple[str, float]](), []
+    ours, margins = dict[int, tuple[str, float, str]](), []
     for name, record in sorted(found, key=lambda pair: pair[1]["created"]):
         several = [records.lookup(record[column.part], *path) for path in (column.path, *column.more)]
+        if several == [None] and column.earlier:
+            several = [records.lookup(record[column.part], *column.earlier)]
         margins += [column.scale * (v["high"] - v["low"]) / 2 for v in several if isinstance(v, Mapping)]
+        right = several[0].get("right", "") if len(several) == 1 and isinstance(several[0], Mapping) else ""
         several = [v["value"] if isinstance(v, Mapping) else v for v in several]
         if None not in several:
-            ours[record["seed"]] = name, column.scale * statistics.fmean(several)
+            ours[record["seed"]] = name, column.scale * statistics.fmean(several), right
     seeds = sorted(ours)
     values, files = tuple(ours[k][1] for k in seeds), tuple(ours[k][0] for k in seeds)
+    packed = tuple(ours[k][2] for k in seeds)
     measured = column.path[0] == "aliasing"  # of the method, whatever the seed
     margin = max(margins, default=None)
-    return Cell(printed, values, files, column.digits, measured, margin, run=bool(found), seeds=tuple(seeds))
+    right = packed if all(packed) else ()
+    return Cell(printed, values, files, column.digits, measured, margin, bool(found), tuple(seeds), right)
