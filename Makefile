@@ -50,12 +50,13 @@ oldest: compiler
 	build/oldest/bin/pip install --quiet torch==2.4.0 pytest hypothesis mpmath scipy '.[report,train]'
 	build/oldest/bin/pytest -W default $(OLDEST) -k 'not export and not onnx and not saved and not dynamic'
 
-# the core with small mistakes in it, each of which a test must notice; two hours on two cores,
-# resumes where it stopped. mutmut 3.8 wants an older pytest, so it has an environment of its own on top of ours.
+# the core with small mistakes in it, each of which a test must notice; an hour on two cores for all of it, less where
+# tests/mutants.json knows them, resumes where it stopped. mutmut 3.8 wants an older pytest, so it has an environment of its own on top of ours.
 MUTANTS := build/mutants
 mutants: compiler $(VENV)/.dev $(MUTANTS)/bin/mutmut
+	$(BIN)/python tools/mutants.py restore
 	SHIFTPROOF_PROFILE=mutants OMP_NUM_THREADS=1 $(MUTANTS)/bin/mutmut run --max-children 2
-	$(BIN)/python tools/mutants.py $(MUTANTS)/bin/mutmut docs/mutants.md
+	$(BIN)/python tools/mutants.py page $(MUTANTS)/bin/mutmut docs/mutants.md
 
 $(MUTANTS)/bin/mutmut: constraints.txt
 	$(PYTHON) -m venv $(MUTANTS)

@@ -1,11 +1,14 @@
-"""What became of the mutants of the core: `python tools/mutants.py MUTMUT PAGE` after `mutmut run`.
+"""What became of the mutants of the core: `mutants.py restore`, then `mutmut run`, then `mutants.py page MUTMUT PAGE`.
 
-Each survivor must stand in tests/mutants.toml with the reason why no test can tell it from the code as it is.
+Each survivor must stand in tests/mutants.toml with the reason why no test can tell it from the code as it is. The
+verdicts are kept in tests/mutants.json, so that only the mutants of functions that have changed since are tried: delete
+it to try all of them.
 """
 
 from __future__ import annotations
 
 import collections
+import json
 import re
 import subprocess
 import sys
@@ -13,7 +16,11 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-EXPLAINED = Path(__file__).parents[1] / "tests" / "mutants.toml"
+ROOT = Path(__file__).parents[1]
+EXPLAINED, VERDICTS = ROOT / "tests" / "mutants.toml", ROOT / "tests" / "mutants.json"
+MADE = ROOT / "mutants"  # by mutmut, with a .meta beside each module
+LETTERS = {0: "s", 1: "k", None: "-"}  # survived, killed, not tried; "k" also for whatever else ends a process
+LETTERS |= dict.fromkeys((-24, 24, 36, 152, 255), "-")  # timeouts, which say little on a busy machine
 KILLED = ("killed", "timeout", "segfault", "caught by type check")
 
 
@@ -76,7 +83,51 @@ def page(mutants: list[Mutant], reasons: dict[Mutant, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(mutmut: str, out: str) -> int:
+def keep(made: Path, verdicts: Path) -> None:
+    """Write the verdicts of mutmut's files: by module and function a hash of its code, and a letter for each mutant."""
+    kept: dict[str, dict[str, list[str]]] = {}
+    for path in sorted(made.rglob("*.meta")):
+        meta = json.loads(path.read_text())
+        letters: dict[str, str] = collections.defaultdict(str)
+        for name, code in meta["exit_code_by_key"].items():
+            letters[name.rpartition(".")[2].partition("__mutmut_")[0]] += LETTERS.get(code, "k")
+        module = kept[path.relative_to(made).as_posix()] = {}
+        for function, digest in meta["hash_by_function_name"].items():
+            if letters[function].strip("-"):
+                module[function] = [digest, letters[function]]
+    verdicts.write_text(json.dumps(kept, indent=0) + "\n")
+
+
+def forget(made: Path, names: set[str]) -> None:
+    """Let mutmut try these mutants again."""
+    for path in made.rglob("*.meta"):
+        meta = json.loads(path.read_text())
+        meta["exit_code_by_key"] |= dict.fromkeys(names & meta["exit_code_by_key"].keys())
+        path.write_text(json.dumps(meta))
+
+
+def restore(made: Path, verdicts: Path) -> None:
+    """Write mutmut's files from the verdicts, where there are none; mutmut drops what is of another hash."""
+    codes = {"s": 0, "k": 1, "-": None}
+    for place, functions in json.loads(verdicts.read_text() if verdicts.exists() else "{}").items():
+        path = made / place
+        if path.exists():
+            continue
+        module = place.removeprefix("src/").removesuffix(".py.meta").removesuffix("/__init__").replace("/", ".")
+        tried = {
+            f"{module}.{function}__mutmut_{i}": codes[letter]
+            for function, (_, letters) in functions.items()
+            for i, letter in enumerate(letters, 1)
+        }
+        keys = "type_check_error_by_key", "durations_by_key", "estimated_durations_by_key"
+        usual: dict[str, dict[str, object]] = {key: {} for key in keys}
+        hashes = {function: digest for function, (digest, _) in functions.items()}
+        meta = usual | {"exit_code_by_key": tried, "hash_by_function_name": hashes}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(meta))
+
+
+def report(mutmut: str, out: str) -> int:
     """Print the score and what is not explained, write the page; 1 where something is left to be done."""
 
     def ask(*words: str) -> str:
@@ -96,9 +147,17 @@ def main(mutmut: str, out: str) -> int:
     Path(out).write_text(page(mutants, reasons))
     print(score(mutants, reasons))
     if open_:
-        print(f"{len(open_)} mutants are neither killed nor explained in {EXPLAINED.name}.")
+        print(
+            f"{len(open_)} mutants are neither killed nor explained in {EXPLAINED.name}. The next run tries them again."
+        )
+    forget(MADE, {mutant.name for mutant in open_})
+    keep(MADE, VERDICTS)
     return int(bool(open_))
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    match sys.argv[1:]:
+        case ["restore"]:
+            restore(MADE, VERDICTS)
+        case ["page", mutmut, out]:
+            sys.exit(report(mutmut, out))

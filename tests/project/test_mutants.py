@@ -1,5 +1,6 @@
 """The score of the mutants is counted right, and nothing is explained that is not there any more."""
 
+import json
 import runpy
 import tomllib
 from pathlib import Path
@@ -46,3 +47,25 @@ def test_explanations_are_of_lines_that_exist() -> None:
     for was, now in mutants.explanations((ROOT / "tests" / "mutants.toml").read_text()):
         assert set(was.splitlines()) <= lines
         assert was != now
+
+
+def test_verdicts_are_kept_and_given_back(tmp_path: Path) -> None:
+    """All but timeouts, and what is to be tried again; files that are there are left alone."""
+    name = "shiftproof.ghs.backend.x_find__mutmut_{}"
+    codes = {name.format(i): code for i, code in enumerate((1, 0, None, -24, -11, 0), 1)}
+    other = {"shiftproof.ghs.backend.xǁSamplingǁof__mutmut_1": None}
+    meta = {"exit_code_by_key": codes | other, "hash_by_function_name": {"x_find": "abc", "xǁSamplingǁof": "def"}}
+    place = Path("src/shiftproof/ghs/backend/__init__.py.meta")
+    made, verdicts, again = tmp_path / "made", tmp_path / "mutants.json", tmp_path / "again"
+    (made / place).parent.mkdir(parents=True)
+    (made / place).write_text(json.dumps(meta))
+    mutants.forget(made, {name.format(6), "shiftproof.maps.x_pad__mutmut_1"})
+    mutants.keep(made, verdicts)
+    assert json.loads(verdicts.read_text()) == {place.as_posix(): {"x_find": ["abc", "ks--k-"]}}
+    mutants.restore(again, verdicts)
+    found = json.loads((again / place).read_text())
+    assert found["exit_code_by_key"] == dict(zip(codes, (1, 0, None, None, 1, None)))
+    assert found["hash_by_function_name"] == {"x_find": "abc"}
+    (again / place).write_text("{}")
+    mutants.restore(again, verdicts)
+    assert (again / place).read_text() == "{}"
