@@ -68,6 +68,11 @@ def test_other_readings_of_the_paper_share_its_runs() -> None:
             assert model(torch.rand(2, 3, 16, 16)).isfinite().all()
 
 
+def test_digits_are_rotated_at_both_sizes() -> None:
+    sizes = {name: {c.data.size for c in catalogue.configs(name, "laptop")} for name in ("table5", "rotated28")}
+    assert sizes == {"table5": {29}, "rotated28": {28}}
+
+
 def test_configurations_have_their_options_in_full() -> None:
     """Also those that a row changes, and those that are changed for all runs; the catalogue itself stays as it is."""
     (paper,) = catalogue.configs("table1", "smoke", models=["resnet20"], methods=["ghs-paper"])

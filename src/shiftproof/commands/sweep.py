@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_data_dir(parser)
     add_settings(parser)
-    known = "table1 .. table5, figure5, shifts, noise, readings, heads, related, subpixel, kernels, ablation, digits"
+    known = "table1 .. table5, figure5, shifts, noise, readings, heads, related, rotated28, subpixel, kernels, "
+    known += "ablation or digits"
     parser.add_argument("name", metavar="NAME", help=known)
     parser.add_argument("--models", nargs="+", metavar="MODEL", help="instead of those of the table")
     parser.add_argument("--methods", nargs="+", metavar="METHOD", help="instead of those of the table")
