@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_data_dir(parser)
     known = (
-        "table1 .. table6, figure1 .. figure5, cameraman, shifts, subpixel, kernels, ablation, aliasing, digits; "
-        "default: all"
+        "table1 .. table6, figure1 .. figure5, cameraman, shifts, subpixel, pretrained, kernels, ablation, aliasing, "
+        "digits; default: all"
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run, print and draw: {known}")
     parser.add_argument("--preset", default="laptop", help="paper, laptop or smoke")

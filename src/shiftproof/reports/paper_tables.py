@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from shiftproof.experiments import catalogue, paper
 from shiftproof.experiments.records import RecordIndex, lookup
-from shiftproof.reports import kernel_choice
+from shiftproof.reports import kernel_choice, pretrained_table
 from shiftproof.reports.kernel_choice import ALIASED, SCORE
-from shiftproof.reports.table import Cell, Column, Table, record_cell
+from shiftproof.reports.table import Cell, Column, Layout, Table, record_cell
 
 METHOD_LABELS = {
     "strided": "Baseline (strided)",
@@ -23,25 +22,13 @@ METHOD_LABELS = {
     "ghs-paper": "GHS of the paper",
     "ghs": "GHS",
 }
-NETWORK_LABELS = {f"resnet{depth}": f"ResNet-{depth}" for depth in (8, 18, 20, 50, 56)}
+NETWORK_LABELS = {f"{of}resnet{n}": f"ResNet-{n}" for n in (8, 18, 20, 50, 56) for of in ("", "cifar:")}
 
 APS = ("consistency", "aps_protocol")
 PAIRS = ("consistency", "all_pairs", "pairs")
 CHANGE = ("consistency", "all_pairs", "largest_change")
 CLEAN = ("accuracy", "clean")
 MOVED = ("accuracy", "cropped", "black")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A table of runs: title, columns and notes.
-
-    In the words, `{network}` stands for the network that the preset trains, `{sources}` for where the data came from.
-    """
-
-    title: str
-    columns: Sequence[Column]
-    notes: Sequence[str] = ()
 
 
 def _by_network(path: tuple[str, ...], numbers: Mapping[str, Mapping[str, paper.Value]]) -> list[Column]:
@@ -199,6 +186,7 @@ TABLES = {
             "package, as they are, or trained for one more epoch (learning rate 0.1), with the front or without.",
         ],
     ),
+    "pretrained": pretrained_table.LAYOUT,
     "digits": Layout(
         "Bundled digits, {network}",
         _ALL_SHIFTS,

@@ -131,6 +131,18 @@ class Column:
     more: tuple[tuple[str, ...], ...] = ()
 
 
+@dataclass(frozen=True)
+class Layout:
+    """A table of runs: title, columns and notes.
+
+    In the words, `{network}` stands for the network that the preset trains, `{sources}` for where the data came from.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    notes: Sequence[str] = ()
+
+
 def record_cell(found: Sequence[tuple[str, Record]], column: Column, printed: paper.Value | None) -> Cell:
     """The cell of a run, over the records of all its seeds: the estimate or number that the column names.
 
