@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from shiftproof.maps.shifts import circular_shift as circular_shift
     from shiftproof.measurement.measure import measure as measure
     from shiftproof.models import create_model as create_model
+    from shiftproof.models import load_model as load_model
+    from shiftproof.training.finetuning import finetune as finetune
 
 __version__ = "0.1.0"
 
@@ -61,8 +63,10 @@ _HOMES = {
     "convert": "conversion",
     "create_downsample": "layers",
     "create_model": "models",
+    "finetune": "training.finetuning",
     "gauss_hermite": "ghs.functions",
     "ghs2d": "ghs.sampling",
+    "load_model": "models",
     "measure": "measurement.measure",
     "moments": "ghs.moments",
     "reconstruct": "ghs.moments",

@@ -34,6 +34,11 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def warn(text: str) -> None:
+    """Print one line, even if quiet."""
+    print(f"shiftproof: WARNING: {text}", file=sys.stderr, flush=True)
+
+
 @contextlib.contextmanager
 def reporting(title: str = "", *, bytes_: bool = False) -> Iterator[ProgressCallback]:
     """Yield a function of (what, done, total). It shows a bar for each `what` on a terminal, a line elsewhere.

@@ -111,7 +111,8 @@ def test_convert_without_rich(mine: Path, capsys: pytest.CaptureFixture[str], mo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["mine_for_tests"], "must be `module:factory` or `timm:NAME`"),
+        (["mine_for_tests"], "A network of your own is named `module:factory`"),
+        (["mine_for_tests:"], "must be `module:factory`, `timm:NAME` or `cifar:NAME`"),
         (["mine_for_tests:nothing"], "mine_for_tests has no 'nothing'"),
         (["no_such_module:make"], "no_such_module: no such module"),
         (["mine_for_tests:number"], "makes a int, not a torch.nn.Module"),
@@ -121,7 +122,10 @@ def test_convert_without_rich(mine: Path, capsys: pytest.CaptureFixture[str], mo
         (["mine_for_tests:make", "--weights", "missing.pt"], "missing.pt"),
         (["mine_for_tests:make", "--weights", "hostile.pt"], "no weights that can be read safely"),
         (["mine_for_tests:make", "--weights", "list.pt"], "must hold a state_dict"),
-        (["mine_for_tests:make", "--weights", "other.pt"], "Missing key"),
+        (
+            ["mine_for_tests:make", "--weights", "other.pt"],
+            "does not fit mine_for_tests:make: the file lacks `0.weight`, `0.bias`; the network has no `a`",
+        ),
         (["mine_for_tests:make", "--method", "gsh"], "Did you mean 'ghs'"),
         (["mine_for_tests:make", "--method", "gsh"], "`--method` (='gsh') must be one of"),
         (["mine_for_tests:make", "--padding", "mirror"], "`--padding` (='mirror') must be one of"),

@@ -7,6 +7,7 @@ from helpers.tiny_runs import change_the_default
 from shiftproof.experiments import catalogue
 from shiftproof.layers import resolve_options
 from shiftproof.models import create_model
+from shiftproof.models.cifar import INPUTS
 
 
 def test_a_table_is_a_list_of_runs() -> None:
@@ -71,6 +72,27 @@ def test_other_readings_of_the_paper_share_its_runs() -> None:
 def test_digits_are_rotated_at_both_sizes() -> None:
     sizes = {name: {c.data.size for c in catalogue.configs(name, "laptop")} for name in ("table5", "rotated28")}
     assert sizes == {"table5": {29}, "rotated28": {28}}
+
+
+def test_public_weights_are_converted_in_every_way() -> None:
+    """As they are and calibrated once, whatever the seed; fine-tuned with three seeds and one, but for a smoke test."""
+    table = catalogue.SWEEPS["pretrained"]
+    configs = catalogue.configs("pretrained", "laptop")
+    assert len({catalogue.run_name(c) for c in configs}) == len(configs)
+    runs = {name: [c for c in configs if c.model.name == f"cifar:{name}"] for name in ("resnet20", "resnet56")}
+    tuned = {name: [c for c in some if c.optim.epochs] for name, some in runs.items()}
+    assert {name: {c.run.seed for c in some} for name, some in tuned.items()} == {
+        "resnet20": {0, 1, 2},
+        "resnet56": {0},
+    }
+    assert len(tuned["resnet20"]) == 3 * len(tuned["resnet56"]) == 30
+    assert all(c.run.seed == 0 for some in runs.values() for c in some if not c.optim.epochs)
+    assert len(catalogue.configs("pretrained", "smoke")) == 2 * len(table.rows)
+    assert all(c.model.pretrained and c.data.mean == list(INPUTS["mean"]) and not c.data.validation for c in configs)
+    ways = {(c.model.method, c.model.padding, c.model.placement) for c in configs if c.model.method == "ghs"}
+    assert len(ways) == 4
+    images = {name: catalogue.settings("pretrained", name).shift_images for name in ("paper", "laptop", "smoke")}
+    assert images == {"paper": 100, "laptop": 100, "smoke": 1}
 
 
 def test_configurations_have_their_options_in_full() -> None:

@@ -28,6 +28,9 @@ FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', flags=re.S | re
 EXECUTED = {
     "docs/guide.md": {
         "shiftproof convert digit_network:make --size 16",
+        "shiftproof finetune digit_network:make --dataset digits --epochs 1 --set data.limit=200 --set data.size=16 "
+        "--out runs/tuned --quiet",
+        "shiftproof evaluate runs/tuned --parts accuracy --limit 50",
         "shiftproof measure model.pt2 photos/ --kinds circular cropped -o measure.html",
     },
     "docs/reproduce.md": {

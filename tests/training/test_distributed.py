@@ -61,7 +61,7 @@ def calm() -> Config:
     return config("lpf", **{"optim.lr": 0.01})
 
 
-def without_norms(config: Config, dataset: Any) -> nn.Module:
+def without_norms(config: Config, dataset: Any, images: Any = None) -> nn.Module:
     """The same network with a fixed scale in place of each batch norm."""
     model = build_model(config, dataset)
     for module in list(model.modules()):

@@ -23,6 +23,7 @@ COMMANDS = (
     "convert",
     "data",
     "train",
+    "finetune",
     "evaluate",
     "sweep",
     "reproduce",

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_dir(parser)
     known = (
         "table1 .. table6, figure1 .. figure5, cameraman, shifts, noise, readings, heads, related, rotated28, "
-        "subpixel, kernels, ablation, aliasing, digits; default: all"
+        "subpixel, pretrained, kernels, ablation, aliasing, digits; default: all"
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run, print and draw: {known}")
     parser.add_argument("--preset", default="laptop", help="paper, laptop or smoke")

@@ -63,19 +63,20 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, Any]:
     return out
 
 
-def naming_options(file: Path | None = None) -> AbstractContextManager[None]:
+def naming_options(file: Path | None = None, own: Mapping[str, str] | None = None) -> AbstractContextManager[None]:
     """Let errors name options instead of settings: `data.size` (=8) becomes `--set data.size=8`.
 
-    Errors about the settings in a `file` stay as they are.
+    Errors about the settings in a `file` stay as they are. `own`: more settings that have an option in this command.
     """
+    options = _OPTIONS | dict(own or {})
 
     def option(found: re.Match[str]) -> str:
         key, value = found.groups()
         if file is not None and found.string.startswith(f"{file}: "):
             return found[0]
-        if key not in _OPTIONS:
+        if key not in options:
             return f"`--set {key}={value or 'VALUE'}`"
-        return f"`{_OPTIONS[key]}`" + (f" (={value})" if value else "")
+        return f"`{options[key]}`" + (f" (={value})" if value else "")
 
     return checks.renaming(_SETTING, option)
 

@@ -49,17 +49,22 @@ def _settings() -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code. Only the first of several processes prints."""
+    """Run the command; returns the exit code."""
+    with naming_options(options.config):
+        config, out = _describe(options)
+        return perform(config, out, options)
+
+
+def perform(config: Config | None, out: Path, options: argparse.Namespace) -> int:
+    """Train, and say what came of it; only the first of several processes does. Returns the exit code."""
     from shiftproof.training.distributed import LostError
     from shiftproof.training.loop import train
 
-    with naming_options(options.config):
-        config, out = _describe(options)
-        try:
-            result = train(config, out, resume=options.resume, data_dir=options.data_dir, quiet=options.quiet)
-        except LostError as error:
-            print(f"shiftproof: {error}", file=sys.stderr, flush=True)
-            os._exit(2)  # the connections that are left may wait half an hour for the dead process
+    try:
+        result = train(config, out, resume=options.resume, data_dir=options.data_dir, quiet=options.quiet)
+    except LostError as error:
+        print(f"shiftproof: {error}", file=sys.stderr, flush=True)
+        os._exit(2)  # the connections that are left may wait half an hour for the dead process
     if os.environ.get("RANK", "0") != "0":
         return 0
     if options.json:
@@ -70,6 +75,12 @@ def run(options: argparse.Namespace) -> int:
     print(f"{out}: finished after {minutes:.1f} minutes; best epoch {best['epoch']}{found}")
     print(f"next: shiftproof evaluate {out}")
     return 0
+
+
+def run_folder(config: Config) -> Path:
+    """Where a run goes if the user does not say."""
+    parts = (config.data.name, config.model.name.replace(":", "-"), config.recipe, config.preset)
+    return Path("runs") / "-".join([*parts, f"seed{config.run.seed}"])
 
 
 def _describe(options: argparse.Namespace) -> tuple[Config | None, Path]:
@@ -91,5 +102,4 @@ def _describe(options: argparse.Namespace) -> tuple[Config | None, Path]:
         file=options.config,
         changes=changes,
     )
-    parts = (config.data.name, config.model.name, config.recipe, config.preset)
-    return config, options.out or Path("runs") / "-".join([*parts, f"seed{config.run.seed}"])
+    return config, options.out or run_folder(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shiftproof import checks
@@ -15,6 +15,7 @@ from shiftproof.experiments.records import Record, Settings
 from shiftproof.ghs.kernel import GHS, GHS_PAPER, Local
 from shiftproof.layers import methods as known_methods
 from shiftproof.layers import resolve_options
+from shiftproof.models.cifar import INPUTS
 from shiftproof.training.config import Config, configure
 from shiftproof.training.resolve import resolve
 
@@ -24,7 +25,8 @@ class TableRuns:
     """The runs of a table: data set x networks x rows.
 
     `on`: the images its runs are evaluated on; `limit`: at most so many of them; `shift_images`: how many of them, at
-    most, are put through all shifts; `parts`: what is measured; `seeds`: how many runs there are, at most, of each row.
+    most, are put through all shifts, and `least_shift_images`, at least; `parts`: what is measured; `seeds`: how many
+    runs there are, at most, of each row, and `seeds_of` a network, in every preset but smoke.
     """
 
     dataset: str
@@ -33,8 +35,17 @@ class TableRuns:
     on: str = "test"
     limit: int | None = None
     shift_images: int = 64
+    least_shift_images: int = 0
     parts: tuple[str, ...] = Settings.parts
     seeds: int = 10
+    seeds_of: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, preset: str, model: str, row: Mapping[str, Any]) -> int:
+        """The number of runs of a row."""
+        if row.get("optim.epochs") == 0:
+            return 1  # weights that are not trained are the same for every seed
+        usual = min(SEEDS[preset], self.seeds)
+        return usual if preset == "smoke" else self.seeds_of.get(model, usual)
 
 
 def _methods(*names: str) -> dict[str, dict[str, Any]]:
@@ -143,6 +154,48 @@ _SUBPIXEL = {
     "GHS, fine-tuned": _GHS | _TUNED,
 }
 
+# Public weights: as they are, with batch norms calibrated, or fine-tuned as they were trained, with flips and crops.
+_PUBLIC: dict[str, Any] = {
+    "model.pretrained": True,
+    "data.mean": list(INPUTS["mean"]),
+    "data.std": list(INPUTS["std"]),
+    "data.validation": 0.0,  # there are no images that the weights have not seen
+    "augment.crop": 4,
+}
+_TWO_EPOCHS = {
+    "optim.epochs": 2,
+    "optim.lr": 0.03,
+    "optim.batch_size": 64,
+    "optim.nesterov": True,
+    "optim.schedule": "one-cycle",
+    "optim.warm_up": 0.1,
+}
+_CONVERSIONS: dict[str, dict[str, Any]] = {
+    "source": {"model.method": "strided", "model.padding": "keep"},
+    "strided, circular": {"model.method": "strided"},
+    **{
+        f"{label}, {padding}": {"model.method": method, "model.padding": padding}
+        for method, label in (("lpf", "LPF-3"), ("aps", "APS-3"))
+        for padding in ("keep", "circular")
+    },
+    **{
+        f"GHS {placement}, {padding}": {"model.padding": padding, "model.placement": placement}
+        for placement in ("after", "before")
+        for padding in ("keep", "circular")
+    },
+}
+_TREATMENTS: dict[str, dict[str, Any]] = {
+    "": {"optim.epochs": 0},
+    ", calibrated": {"optim.epochs": 0, "model.calibrate": 1000},
+    ", 2 epochs": _TWO_EPOCHS,
+}
+_PRETRAINED = {
+    conversion + treatment: changes | _PUBLIC | how
+    for treatment, how in _TREATMENTS.items()
+    for conversion, changes in _CONVERSIONS.items()
+    if (conversion, treatment) != ("source", ", calibrated")  # nothing to calibrate it to
+}
+
 # small enough for every machine, and nothing to download
 _SHORT = {"optim.epochs": 12, "optim.batch_size": 64, "optim.lr": 0.2}
 _DIGITS = {name: row | _SHORT for name, row in _methods("strided", "lpf", "aps", "ghs").items()}
@@ -162,6 +215,14 @@ SWEEPS = {
     "heads": TableRuns("cifar10", ("resnet18",), _HEADS, seeds=1),
     "related": TableRuns("cifar10", ("resnet18",), _RELATED, seeds=1),
     "subpixel": TableRuns("cifar10", ("resnet20",), _SUBPIXEL, limit=1000, parts=("accuracy", "adversarial"), seeds=1),
+    "pretrained": TableRuns(
+        "cifar10",
+        ("cifar:resnet20", "cifar:resnet56"),
+        _PRETRAINED,
+        parts=("accuracy", "consistency", "efficiency"),
+        least_shift_images=100,
+        seeds_of={"cifar:resnet20": 3, "cifar:resnet56": 1},
+    ),
     "kernels": TableRuns(
         "cifar10",
         ("resnet8",),
@@ -185,6 +246,7 @@ def settings(name: str, preset: str) -> Settings:
     table = SWEEPS[checks.choice("name", name, SWEEPS)]
     usual = SETTINGS[checks.choice("preset", preset, SETTINGS)]
     images = min(usual.shift_images, table.shift_images)
+    images = images if preset == "smoke" else max(images, table.least_shift_images)
     limit = min((n for n in (usual.limit, table.limit) if n is not None), default=None)
     return dataclasses.replace(usual, on=table.on, parts=table.parts, limit=limit, shift_images=images)
 
@@ -212,11 +274,13 @@ def configs(
     table = SWEEPS[checks.choice("name", name, SWEEPS)]
     rows = [table.rows.get(m, {"model.method": m}) for m in methods] or list(table.rows.values())
     every = {"data.name": dataset or table.dataset}
+    checks.choice("preset", preset, SEEDS)
+    wanted = [(model, row) for model in models or networks(name, preset) for row in rows]
     return [
         config(name, preset, model, {"run.seed": seed} | every | dict(row) | dict(changes or {}))
-        for seed in seeds or range(min(SEEDS[checks.choice("preset", preset, SEEDS)], table.seeds))
-        for model in models or networks(name, preset)
-        for row in rows
+        for seed in seeds or range(max(table.count(preset, model, row) for model, row in wanted))
+        for model, row in wanted
+        if seeds or seed < table.count(preset, model, row)
     ]
 
 

@@ -62,6 +62,8 @@ def from_run(
     result = read_result(folder)
     training = None if result is None else {k: v for k, v in result.items() if k != "config"}
     plain = dataclasses.replace(config.model, method="strided", options={}, subpixel=False, weights=None)
+    if plain.converted:
+        plain = dataclasses.replace(plain, padding="keep", placement="after", antialias=False)  # the source
     baseline = build_model(dataclasses.replace(config, model=plain), own).eval()
     return Subject(model, own, config.model.name, config, training, baseline, foreign)
 

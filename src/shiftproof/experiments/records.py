@@ -22,7 +22,7 @@ from shiftproof import checks, environment
 from shiftproof.evaluation.suite import PARTS
 from shiftproof.safe_io import limits
 from shiftproof.safe_io.atomic import atomic_write
-from shiftproof.training.config import WITHOUT_EFFECT, Config, every_setting
+from shiftproof.training.config import WITHOUT_EFFECT, Config, every_setting, without
 from shiftproof.training.resolve import ADDED_OPTIONS, ADDED_SETTINGS
 
 SCHEMA = "shiftproof.record/3"
@@ -84,8 +84,8 @@ def essential(config: Mapping[str, Any]) -> dict[str, Any]:
     before = ADDED_SETTINGS | {
         f"model.options.{name}": value for name, value in ADDED_OPTIONS.get(every["model.method"], {}).items()
     }
-    without = set(WITHOUT_EFFECT) - {"preset"}
-    return {k: v for k, v in every.items() if k not in without and not (k in before and before[k] == v)}
+    told = without(set(WITHOUT_EFFECT) - {"preset"}, every)
+    return {k: v for k, v in told.items() if not (k in before and before[k] == v)}
 
 
 def digest(value: Any) -> str:

@@ -9,8 +9,8 @@ from shiftproof.experiments import catalogue, paper
 from shiftproof.experiments.records import Record, RecordIndex, lookup
 from shiftproof.experiments.significance import AHEAD, BEHIND, MARGIN, UNDECIDED, Comparison
 from shiftproof.reports.kernel_choice import ALIASED
-from shiftproof.reports.layouts import METHOD_LABELS, NETWORK_LABELS, OURS
-from shiftproof.reports.table import Cell, Table
+from shiftproof.reports.layouts import METHOD_LABELS, NETWORK_LABELS
+from shiftproof.reports.table import OURS, Cell, Table
 
 HOLDS, PARTLY, FAILS, OPEN, NOT_RUN = "holds", "holds in part", "does not hold", "undecided", "not run"
 _STRIDED, _LPF, _APS = (METHOD_LABELS[method] for method in ("strided", "lpf", "aps"))

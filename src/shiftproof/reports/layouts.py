@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from shiftproof.experiments import catalogue, paper
 from shiftproof.experiments.records import AGREEMENT, FIRST_AGREEMENT
+from shiftproof.reports import pretrained_table
 from shiftproof.reports.kernel_choice import ALIASED, SCORE
-from shiftproof.reports.table import Column
+from shiftproof.reports.table import OURS, Column, Layout
 
 METHOD_LABELS = {
     "strided": "Baseline (strided)",
@@ -26,29 +26,13 @@ METHOD_LABELS = {
     "ghs-paper": "GHS of the paper",
     "ghs": "GHS",
 }
-NETWORK_LABELS = {f"resnet{depth}": f"ResNet-{depth}" for depth in (8, 18, 20, 50, 56)}
-
-OURS = (METHOD_LABELS["ghs"], METHOD_LABELS["ghs-paper"])
+NETWORK_LABELS = {f"{of}resnet{n}": f"ResNet-{n}" for n in (8, 18, 20, 50, 56) for of in ("", "cifar:")}
 
 APS = ("consistency", "aps_protocol")
 AGREE = ("consistency", "agreement")
 CHANGE = ("consistency", "all_pairs", "largest_change")
 CLEAN = ("accuracy", "clean")
 MOVED = ("accuracy", "cropped", "black")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A table of runs: title, columns, notes, and the rows that are compared with the others.
-
-    In the words, `{network}` stands for the network that the preset trains, `{sources}` for where the data came from,
-    `{images}` for how many images agreement was measured on.
-    """
-
-    title: str
-    columns: Sequence[Column]
-    notes: Sequence[str] = ()
-    subjects: Sequence[str] = OURS
 
 
 def _by_network(path: tuple[str, ...], numbers: Mapping[str, Mapping[str, paper.Value]]) -> list[Column]:
@@ -259,6 +243,7 @@ TABLES = {
         ],
         (OURS[0], "GHS, front"),
     ),
+    "pretrained": pretrained_table.LAYOUT,
     "digits": Layout(
         "Bundled digits, {network}",
         _ALL_SHIFTS,

@@ -16,6 +16,7 @@ from shiftproof.experiments.significance import Comparison
 
 NOT_RUN = "not run"
 NONE = "-"
+OURS = "GHS", "GHS of the paper"  # the rows that are compared with the others
 PERCENT = 100.0  # the scale of shares of images, of which more is better
 
 
@@ -118,6 +119,20 @@ class Column:
     part: str = "metrics"  # of the record
     more: tuple[tuple[str, ...], ...] = ()
     earlier: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table of runs: title, columns, notes, and the rows that are compared with the others.
+
+    In the words, `{network}` stands for the network that the preset trains, `{sources}` for where the data came from,
+    `{images}` for how many images agreement was measured on.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    notes: Sequence[str] = ()
+    subjects: Sequence[str] = OURS
 
 
 def record_cell(found: Sequence[tuple[str, Record]], column: Column, printed: paper.Value | None) -> Cell:

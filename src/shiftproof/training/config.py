@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 import tomllib
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import resources
@@ -21,7 +21,7 @@ from shiftproof import checks
 from shiftproof.safe_io.limits import read_bounded
 from shiftproof.training.checked_fields import Checked, setting
 
-PRESETS = ("paper", "laptop", "smoke")
+PRESETS = ("paper", "laptop", "smoke", "finetune")
 OWN_PRESETS = ("e2",)  # networks with their own recipe: a file MODEL-PRESET.toml on top of the preset
 MIRRORED = ("cifar10", "cifar100", "folder")  # sets in which a mirrored picture keeps its class
 # methods that are more than a layer: `da` is the strided network, trained with circular shifts
@@ -37,17 +37,27 @@ WITHOUT_EFFECT = ("preset", "run.checkpoint_minutes", "run.keep", "run.tensorboa
 class ModelConfig(Checked):
     """The network."""
 
-    name: str = setting("resnet20", "resnet8, resnet18, resnet20, resnet50, resnet56, or e2 for MNIST-rot")
+    name: str = setting("resnet20", "resnet8, 18, 20, 50, 56, e2; from elsewhere module:factory, timm:NAME, cifar:NAME")
     method: str = setting("ghs", "the downsampling method, by name")
     options: dict[str, Any] = setting({}, "options of the method")  # noqa: RUF009
-    padding: str = setting("circular", "of convolutions and method: circular, reflect, replicate or zeros")
+    padding: str = setting("circular", "of convolutions and method: circular, reflect, replicate or zeros; keep")
     stem: str = setting("cifar", "cifar or imagenet", words=("cifar", "imagenet"))
     head: str = setting("pool", "pool or flatten", words=("pool", "flatten"))
     share: bool = setting(True, "whether the branches of a block share one selection")
     width: float = setting(1.0, "e2: the number of fields, as a share of the reference's", least=0)
     geometry: str = setting("circular", "e2: circular or reference", words=("circular", "reference"))
     subpixel: bool = setting(False, "whether the front takes parts of a pixel out")
-    weights: str | None = setting(None, "begin with the package's weights for this data set, not with random ones")
+    weights: str | None = setting(None, "begin with the package's weights for this data set; from elsewhere: a file")
+    weights_sha256: str | None = setting(None, "of that file; found out when the run begins")
+    pretrained: bool = setting(False, "begin with published weights: cifar, timm")
+    placement: str = setting("after", "of a conversion: after or before the strides", words=("after", "before"))
+    antialias: bool = setting(False, "of a conversion: placed before, filter the maps too")
+    calibrate: int = setting(0, "of a conversion: fit batch norms to it on this many pictures", least=0)
+
+    @property
+    def converted(self) -> bool:
+        """Whether the network comes from elsewhere."""
+        return ":" in self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +70,8 @@ class DataConfig(Checked):
     validation: float = setting(0.1, "the share of training pictures held out to choose the best epoch", least=0)
     split_seed: int = setting(0, "chooses which pictures are held out", least=0)
     limit: int | None = setting(None, "train on this many pictures only, and validate on a tenth as many", least=2)
+    mean: list[float] = setting([], "of each channel, in [0, 1], to normalise with; empty: that of the data set")  # noqa: RUF009
+    std: list[float] = setting([], "of each channel, likewise")  # noqa: RUF009
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +137,8 @@ class Config(Checked):
             raise ValueError(f"`optim.warm_up` (={self.optim.warm_up}) must be a share of at most 1.")
         if self.optim.nesterov and self.optim.name != "sgd":
             raise ValueError(f"`optim.nesterov` needs the optimizer 'sgd': `optim.name` is {self.optim.name!r}.")
+        if len(self.data.mean) != len(self.data.std) or any(v <= 0 for v in self.data.std):
+            raise ValueError("`data.mean` and `data.std` must have an entry for each channel, and each std be above 0.")
         if self.data.name == "folder" and self.data.path is None:
             raise ValueError("`data.path` must name the folder of pictures, because `data.name` is 'folder'.")
         if self.data.name != "folder" and self.data.path is not None:
@@ -163,7 +177,7 @@ def configure(
     given = dict(flatten(changes or {}))
     network = given.get("model.name", model or mine.get("model.name"))
     flat: dict[str, Any] = {"preset": checks.choice("preset", preset, PRESETS)}
-    for name in (preset, *[f"{network}-{preset}"] * (network in OWN_PRESETS)):
+    for name in (preset, *[f"{network}-{preset}"] * (network in OWN_PRESETS and preset != "finetune")):
         data = resources.files(__package__).joinpath("presets", f"{name}.toml").read_bytes()
         flat |= flatten(_parse_toml(data, name))
     named = {"model.name": model, "model.method": method, "data.name": dataset, "run.seed": seed}
@@ -223,13 +237,15 @@ def keys() -> Iterator[tuple[str, dataclasses.Field[Any]]]:
 
 def differences(a: Config, b: Config) -> list[str]:
     """The settings in which two configurations differ, as text, without those that cannot change the result."""
-    one, other = every_setting(a.to_dict()), every_setting(b.to_dict())
+    one, other = (without(WITHOUT_EFFECT, every_setting(c.to_dict())) for c in (a, b))
     every = sorted(one.keys() | other.keys())
-    return [
-        f"{k}: {one.get(k)!r} and {other.get(k)!r}"
-        for k in every
-        if k not in WITHOUT_EFFECT and one.get(k) != other.get(k)
-    ]
+    return [f"{k}: {one.get(k)!r} and {other.get(k)!r}" for k in every if one.get(k) != other.get(k)]
+
+
+def without(names: Iterable[str], every: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted key, but for the named ones, and the file of weights where their sha256 tells more."""
+    left_out = {*names, *["model.weights"] * bool(every.get("model.weights_sha256"))}
+    return {k: v for k, v in every.items() if k not in left_out}
 
 
 def every_setting(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,12 +62,14 @@ def train(
             data = load_data(config, data_dir)
             if world.call_on_first(lambda: data[0].checksum) != data[0].checksum:
                 raise ValueError(f"{config.data.name}: the images of the first process differ from those of this one.")
-            model = build_model(config, data[0])
+            model = build_model(config, data[0], None if Checkpoints(out / "checkpoints").files() else data[1])
             if not world.first:
                 return Trainer(config, out, world, data, model, Display("", 1, 1, quiet=True)).run()
             per_epoch = steps(len(data[1].labels), config.optim.batch_size)
             name = f"{config.model.name} {config.recipe} {config.data.name} seed {config.run.seed}"
             display = Display(name, config.optim.epochs, per_epoch, quiet)
+            if (size := config.optim.batch_size) > (count := len(data[1].labels)):
+                display.warn(f"{out}: `optim.batch_size` (={size}) is more than the {count} images for training.")
             needed = (config.run.keep + 3) * 8 * sum(p.numel() for p in model.parameters()) + 2**20
             with locked_folder(out, needed), display.shown(), explain_full_disk(out):
                 # again, now that the folder is locked: another process may have worked there a moment ago
@@ -126,8 +128,10 @@ class Trainer:
     def restore(self) -> RunState:
         """The state of the newest checkpoint, with its tensors put back, or that of the beginning."""
         out, display, world = self.out, self.display, self.world
-        found = world.call_on_first(lambda: self.checkpoints.newest(display.warn))
+        there, found = world.call_on_first(lambda: (self.checkpoints.files(), self.checkpoints.newest(display.warn)))
         if found is None:
+            if there:  # damaged, and the network was built for one of them
+                self.model.load_state_dict(build_model(self.config, self.dataset, self.training).state_dict())
             return RunState(data=self.dataset.checksum, threads=torch.get_num_threads(), processes=world.size)
         tensors, state = found[0], RunState.from_dict(found[1])
         if state.data != self.dataset.checksum:

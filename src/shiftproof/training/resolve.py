@@ -8,17 +8,29 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from shiftproof import checks
 from shiftproof.data import datasets
 from shiftproof.layers import methods, resolve_options
 from shiftproof.models import models
+from shiftproof.models.cifar import sha256
 from shiftproof.training.config import Config, flatten, from_dict, unflatten
 
 # Settings and options (by method) that came after the first stored runs, with the value that runs without them had.
 # A new one is entered here when it is introduced. An entry never changes, whatever happens to the default.
-ADDED_SETTINGS: dict[str, Any] = {"model.subpixel": False, "model.weights": None}
+ADDED_SETTINGS: dict[str, Any] = {
+    "model.subpixel": False,
+    "model.weights": None,
+    "model.weights_sha256": None,
+    "model.pretrained": False,
+    "model.placement": "after",
+    "model.antialias": False,
+    "model.calibrate": 0,
+    "data.mean": [],
+    "data.std": [],
+}
 ADDED_OPTIONS: dict[str, dict[str, Any]] = {}
 
 # Options that were removed, by themselves or in the text of a kernel.
@@ -50,8 +62,15 @@ class RemovedError(ValueError):
 
 
 def resolve(config: Config) -> Config:
-    """`config` with every option of its method at its value, defaults included; a wrong option is refused."""
-    checks.choice("model.name", config.model.name, models())
+    """`config` with every option of its method at its value, defaults included; a wrong option is refused.
+
+    A file of weights is named by its sha256 too, so that a run is known by what it began with.
+    """
+    if not config.model.converted:
+        checks.choice("model.name", config.model.name, models())
+    elif config.model.weights is not None and config.model.weights_sha256 is None:
+        digest = sha256(Path(config.model.weights))
+        config = dataclasses.replace(config, model=dataclasses.replace(config.model, weights_sha256=digest))
     checks.choice("data.name", config.data.name, datasets())
     method, given = checks.choice("model.method", config.model.method, methods()), config.model.options
     try:

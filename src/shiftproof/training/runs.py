@@ -12,37 +12,52 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from shiftproof import checks
-from shiftproof.data.batches import derive_seed, split
+from shiftproof.data.batches import derive_seed, normalise, split
 from shiftproof.data.sets import Dataset, Images, load_dataset
 from shiftproof.models import create_model
 from shiftproof.safe_io.limits import parse_json, read_bounded
+from shiftproof.training import converted
 from shiftproof.training.checkpoint import read_tensors, write_tensors
-from shiftproof.training.config import Config, differences, naming_settings
+from shiftproof.training.config import Config, ModelConfig, differences, naming_settings
 from shiftproof.training.resolve import RemovedError, restore
 
 _LARGEST = 2**26  # bytes of a JSON file
 
 
-def build_model(config: Config, dataset: Dataset) -> nn.Module:
-    """The network of a configuration, for the images of a data set; weights drawn from the run's seed."""
+def build_model(config: Config, dataset: Dataset, images: Images | None = None) -> nn.Module:
+    """The network of a configuration, for the images of a data set; weights drawn from the run's seed.
+
+    `images`: those of the training, for a run that begins: a network from elsewhere takes the weights that the
+    configuration names.
+    """
     torch.manual_seed(derive_seed(config.run.seed))
-    settings = config.to_dict()["model"]
-    options = settings.pop("options")
-    channels, *size = dataset.train.images.shape[1:]
+    first = None
+    if images is not None and config.model.converted:
+        few = images.images[: max(1, config.model.calibrate)]
+        first = normalise(few, dataset.mean, dataset.std)
     with naming_settings("model"):
         try:
-            return create_model(
-                **settings, num_classes=len(dataset.classes), in_channels=channels, size=size, **options
-            )
+            return _make(config.model, len(dataset.classes), dataset.train.images.shape[1:], first)
         except TypeError as error:  # an option the method does not have
-            raise ValueError(f"`options` (={options}): {error}") from None
+            raise ValueError(f"`options` (={config.model.options}): {error}") from None
+
+
+def _make(model: ModelConfig, classes: int, shape: Sequence[int], images: Tensor | None = None) -> nn.Module:
+    """A network for inputs of a shape (C, H, W)."""
+    if model.converted:
+        return converted.build(model, classes, shape, images)
+    settings = converted.refuse(model, converted.THEIRS)
+    options = settings.pop("options")
+    return create_model(**settings, num_classes=classes, in_channels=shape[0], size=shape[1:], **options)
 
 
 def load_data(config: Config, data_dir: Path | None = None) -> tuple[Dataset, Images, Images]:
@@ -50,7 +65,18 @@ def load_data(config: Config, data_dir: Path | None = None) -> tuple[Dataset, Im
     path = None if config.data.path is None else Path(config.data.path)
     with naming_settings("data"):
         dataset = load_dataset(config.data.name, data_dir, path=path, size=config.data.size)
+        if config.data.mean:
+            dataset = _normalised(dataset, tuple(config.data.mean), tuple(config.data.std))
         return dataset, *split(dataset.train, config.data.validation, config.data.split_seed, config.data.limit)
+
+
+def _normalised(dataset: Dataset, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
+    """A data set with other statistics; where they have more channels, grey pictures become as many equal channels."""
+    count = dataset.train.images.shape[1]
+    if count not in (1, len(mean)):
+        raise ValueError(f"`mean` (={list(mean)}) must have an entry for each of the {count} channels of the images.")
+    train, test = (Images(p.images.expand(-1, len(mean), -1, -1), p.labels) for p in (dataset.train, dataset.test))
+    return replace(dataset, train=train, test=test, mean=mean, std=std)
 
 
 def find_run(config: Config | None, out: Path, resume: bool, restarted: bool) -> tuple[Config, dict[str, Any] | None]:
@@ -98,9 +124,10 @@ def open_weights(path: Path) -> tuple[nn.Module, dict[str, Any]]:
     """The network in a file of weights, in eval mode, and what `describe` wrote; needs no data set."""
     tensors, about = read_tensors(path)
     try:
-        made = {k: v for k, v in about["model"].items() if k != "options"} | about["model"]["options"]
-        channels, *size = about["size"]
-        model = create_model(num_classes=len(about["classes"]), in_channels=channels, size=size, **made)
+        made = ModelConfig(**about["model"])
+        if made.converted and not made.name.startswith("cifar:"):
+            raise ValueError(f"its network is made by {made.name!r}, which a file must not name")  # it would be run
+        model = _make(replace(made, weights=None), len(about["classes"]), about["size"])
         model.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{path}: does not say what network its weights are of: {checks.one_line(error)}") from None
