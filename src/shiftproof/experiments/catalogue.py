@@ -115,10 +115,8 @@ _KERNELS = {
     "APS-5": {"model.method": "aps", "model.options": {"taps": 5}},
     "cut off": _untapered(),
     **{
-        f"order {order}, width {width:g}": {
-            "model.method": "ghs",
-            "model.options": {"kernel": str(Local(order, width))},
-        }
+        f"order {order}, width {width:g}": {"model.method": "ghs"}
+        | {"model.options": {"kernel": f"{Local(order, width)}"}}
         for order in (0, 1, 2, 4, 8)
         for width in (0.8, 1.0, 1.25)
     },
