@@ -24,7 +24,7 @@ def test_the_page_has_everything_and_needs_nothing(tmp_path: Path, capsys: pytes
     text = out.read_text()
     assert "2 evaluations, 2 methods, cifar10." in text
     assert "<strong>90.00 (n=1)</strong>" in text
-    assert "Not run: Table 3, Figure 5, Table 5, Ablation" in text
+    assert "Not run: Table 3, Figure 5, Noise, CIFAR-10, ResNet-20, " in text
     assert text.count("<picture>") == 2
     assert "made-up-ghs-" in text
     assert not re.search(r"(src|href)=(?!.data:)", text)

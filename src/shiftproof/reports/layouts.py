@@ -121,7 +121,7 @@ TABLES = {
     "noise": Layout(
         "Noise, CIFAR-10, {network}",
         [
-            Column(f"{what}, {sigma}, %", (*_NOISY, str(sigma), what), optional=True)
+            Column(f"{what}, {sigma}, %", (*_NOISY, str(sigma), what), optional=sigma > 0.1)  # which came later
             for what in ("accuracy", "agreement")
             for sigma in catalogue.SIGMAS
         ],
