@@ -21,6 +21,7 @@ PUBLIC = {
     "Local",
     "RollFirst",
     "RollToPivot",
+    "Steady",
     "assert_shift_equivariant",
     "assert_shift_invariant",
     "circular_shift",
