@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.camera.layout import Layout, Position
-from shiftproof.camera.peaks import border, inner, rivals
+from shiftproof.camera.peaks import between, border, inner, rivals
 from shiftproof.camera.score import norm, score
 
 
@@ -32,27 +32,29 @@ class Certificate:
     noise: float = 0.0
 
 
-def certify(brightness: Tensor, layout: Layout, sigma: float, peak: Position | None, corner: Position) -> Certificate:
+def certify(
+    brightness: Tensor, layout: Layout, sigma: float, subpixel: bool, peak: Position | None, corner: Position
+) -> Certificate:
     r"""The certificate of a frame (H, W), its winner and the corner of its crop.
 
-    Noise of amplitude e moves a score by at most e n, n the `norm`. Position q cannot win while it is below the winner
-    p, or no peak because it is below a neighbour. So nothing changes while
+    Noise of amplitude e moves a score S by at most e n, n the `norm`, and a value V `between` pixels by 1.5 times that
+    (without `subpixel`, V is S). The winner p is a peak while it is above N_p, the largest score beside it. Another
+    position q cannot win while V_q is below V_p, or while q is no peak. So nothing changes while
 
-    .. math:: 2 e n < \min_{q \ne p} \bigl(\max(S_p, N_q) - S_q\bigr)
-
-    with N_q the largest score beside q.
+    .. math:: 2 e n < S_p - N_p \quad\text{and}\quad 2 e n < \max\bigl((V_p - V_q) / 1.5,\; N_q - S_q\bigr)
     """
     if peak is None:
         return Certificate()
     scores = score(brightness[None], sigma)
-    beside, own = (layout.counted(t, border(sigma))[0].long() for t in (rivals(scores), inner(scores)))
+    maps = (inner(scores), rivals(scores), between(scores) if subpixel else inner(scores))
+    own, beside, value = (layout.counted(t, border(sigma))[0].double() for t in maps)
     place = layout.in_region(peak)
-    winner = int(own[place])
-    others = torch.where(own > beside, own, 0)
+    winner = value[place]
+    others = torch.where(own > beside, value, 0.0)
     others[place] = 0
-    least = torch.maximum(beside, own[place]) - own
-    least[place] = winner
+    least = torch.maximum((winner - value) / (1.5 if subpixel else 1.0), beside - own)
+    least[place] = own[place] - beside[place]
     (down, up), (right, left) = layout.slack(peak, corner)
     return Certificate(
-        up, down, left, right, gap=1 - int(others.max()) / winner, noise=int(least.min()) / (2 * norm(sigma))
+        up, down, left, right, gap=1 - float(others.max() / winner), noise=float(least.min()) / (2 * norm(sigma))
     )

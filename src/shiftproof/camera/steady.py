@@ -110,7 +110,7 @@ class Steady(nn.Module):
     def certificate(self, frames: Tensor) -> list[Certificate]:
         """How far each frame may move, and how much noise it may get, before its best peak or the crop changes."""
         layout, choices = self._choose(frames)
-        return [certify(f, layout, self.sigma, *choice[0]) for f, choice in zip(grey(frames), choices)]
+        return [certify(f, layout, self.sigma, self.subpixel, *choice[0]) for f, choice in zip(grey(frames), choices)]
 
     def stability(self, scene: Tensor, window: int | Sequence[int], motion: Position = (1, 1)) -> float:
         """The share of the positions of a window in a scene (C, H, W) at which it keeps its crop after a `motion`.
@@ -135,7 +135,9 @@ class Steady(nn.Module):
 
         edge, layout = border(self.sigma), self.layout(frame((0, 0)))
         positions = (scene.shape[1] - size[0] + 1, scene.shape[2] - size[1] + 1)
-        return corners_in_scene(peak_scores(grey(scene[None]), self.sigma)[0], layout, edge, positions, tied)
+        return corners_in_scene(
+            peak_scores(grey(scene[None]), self.sigma, self.subpixel)[0], layout, edge, positions, tied
+        )
 
     def reset(self) -> None:
         """Forget the stream."""
@@ -151,7 +153,7 @@ class Steady(nn.Module):
 
     def peaks(self, frames: Tensor) -> Tensor:
         """The scores of the peaks that count, and 0 elsewhere. (B, C, H, W) -> (B, n, m)"""
-        return self.layout(frames).counted(peak_scores(grey(frames), self.sigma), border(self.sigma))
+        return self.layout(frames).counted(peak_scores(grey(frames), self.sigma, self.subpixel), border(self.sigma))
 
     def content(self, frame: Tensor, peak: Position, layout: Layout) -> bytes:
         """What decides between peaks of one score: what is seen around them, then their crops."""

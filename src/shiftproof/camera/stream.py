@@ -19,7 +19,7 @@ class Kept:
     """A peak, its score, and what was seen around it: brightness in whole numbers."""
 
     peak: Position
-    score: int
+    score: float
     patch: Tensor
 
     def find(self, brightness: Tensor, scores: Tensor, layout: Layout) -> Kept | None:
@@ -39,7 +39,7 @@ class Kept:
         if float(apart[best]) >= _ALIKE * float(contrast):
             return None
         row, column = peaks[best].tolist()
-        return Kept((row, column), int(scores[tuple(places[best])]), spots[best])
+        return Kept((row, column), float(scores[tuple(places[best])]), spots[best])
 
 
 @dataclass
@@ -80,7 +80,7 @@ def _keep(peak: Position, brightness: Tensor, scores: Tensor, layout: Layout, re
     """A peak, to be found again."""
     return Kept(
         peak,
-        int(scores[layout.in_region(peak)]),
+        float(scores[layout.in_region(peak)]),
         _patches(brightness, torch.tensor([peak], device=brightness.device), reach)[0],
     )
 

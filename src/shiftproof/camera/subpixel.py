@@ -13,8 +13,8 @@ from torch import Tensor
 from shiftproof.camera.score import LUMA
 from shiftproof.ghs.functions import gauss_hermite
 
-MARGIN = 5  # m: pixels that the interpolation needs around a crop
-_BETA = 8.0  # of Kaiser's window
+MARGIN = 6  # m: pixels that the interpolation needs around a crop
+_BETA = 7.0  # of Kaiser's window
 _STEPS = 12
 _FARTHEST = 1.5  # pixels from a peak of whole pixels to the one between them
 
