@@ -24,6 +24,7 @@ _GROUPS = {
     "layers": "Layers",
     "environment": "Networks",
     "data": "Training and evaluation",
+    "camera": "The camera",
     "experiments": "Experiments and their records",
     "reports": "What is shown",
     "commands": "The command line",

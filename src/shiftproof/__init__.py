@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from shiftproof.camera.steady import Steady as Steady
     from shiftproof.conversion import ConversionError as ConversionError
     from shiftproof.conversion import calibrate as calibrate
     from shiftproof.conversion import conversion_report as conversion_report
@@ -54,6 +55,7 @@ _HOMES = {
     "Local": "ghs.kernel",
     "RollFirst": "layers",
     "RollToPivot": "layers",
+    "Steady": "camera.steady",
     "assert_shift_equivariant": "invariance",
     "assert_shift_invariant": "invariance",
     "calibrate": "conversion",

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftproof.data.perturbations import (
+    camera_view,
     erase,
     erasure_places,
     gaussian_noise,
@@ -146,3 +147,15 @@ def test_bad_arguments() -> None:
         gaussian_noise(x, 0.0, generator())
     with pytest.raises(TypeError, match="must be a real floating tensor"):
         gaussian_noise(x.byte(), 0.1, generator())
+
+
+@pytest.mark.parametrize("border", ["fill", "reflect"])
+def test_a_view_inside_the_picture_is_a_part_of_it(border: str) -> None:
+    """And where it reaches beyond, it is what a camera sees that has moved there."""
+    x = torch.rand(4, 3, 9, 8, generator=generator())
+    corner = torch.tensor([[0, 0], [2, 1], [4, 3], [1, 3]])
+    for picture, (row, column), seen in zip(x, corner.tolist(), camera_view(x, corner, (5, 5), border)):
+        assert torch.equal(seen, picture[:, row : row + 5, column : column + 5])
+    beyond = torch.tensor([[-2, 1], [6, 5], [0, -1], [3, 3]])
+    moved = move_camera(x, -beyond, border, FILL)
+    assert torch.equal(camera_view(x, beyond, (5, 5), border, FILL), moved[:, :, :5, :5])

@@ -25,6 +25,7 @@ PUBLIC = {
     "Local",
     "RollFirst",
     "RollToPivot",
+    "Steady",
     "assert_shift_equivariant",
     "assert_shift_invariant",
     "calibrate",

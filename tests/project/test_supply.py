@@ -73,7 +73,10 @@ def _modules() -> list[str]:
 
 
 COUNTING = """
-import importlib, sys
+import importlib, sys, torch
+library = torch.library.Library("torchvision", "DEF")  # see helpers.zoo: torchmetrics imports torchvision
+for name in ("nms", "qnms"):
+    library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 used = []
 def note(event, _):
     if event.startswith("socket.") and event != "socket.__new__":

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--parts",
         nargs="+",
         metavar="PART",
-        help="accuracy, consistency, robustness (or robustness.noise ..), aliasing, efficiency; adversarial on request",
+        help="accuracy, consistency, robustness (or robustness.noise ..), aliasing, efficiency; or adversarial, motion",
     )
     parser.add_argument("--limit", type=int, metavar="N", help="use N test images, drawn with --seed")
     parser.add_argument("--shift-images", type=int, default=64, metavar="N", help="try all shifts on N images")

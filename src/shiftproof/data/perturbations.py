@@ -100,18 +100,39 @@ def move_camera(x: Tensor, shift: Tensor, border: str, fill: Sequence[float]) ->
 
     `border`: `"fill"`, or `"reflect"` about the outermost pixel.
     """
+    return camera_view(x, -shift, x.shape[2:], border, fill)
+
+
+def camera_view(
+    x: Tensor,
+    corner: Tensor,
+    size: Sequence[int],
+    border: str = "fill",
+    fill: Sequence[float] | None = None,
+) -> Tensor:
+    """What a window of a `size` shows of each picture, with its upper left corner at `corner` (B, 2).
+
+    Inside the picture all of it is real; beyond, there is the `fill`, 0 by default, or with the `border` `"reflect"`
+    the mirror image about the outermost pixel. (B, C, H, W) -> (B, C, *size)
+    """
     checks.maps("x", x, 2)
     checks.choice("border", border, BORDERS)
-    height, width = x.shape[2:]
-    reach = int(shift.abs().max()) if shift.numel() else 0
-    if border == "reflect":
-        canvas = pad(x, [(reach, reach)] * 2, "reflect")
+    height, width = size
+    beyond = [0, 0]  # pixels that the window reaches over the picture
+    for axis, (n, m) in enumerate(zip(x.shape[2:], size)):
+        if len(corner):
+            beyond[axis] = max(0, -int(corner[:, axis].min()), int(corner[:, axis].max()) + m - n)
+    rows, columns = beyond
+    if not any(beyond):
+        canvas = x
+    elif border == "reflect":
+        canvas = pad(x, [(rows, rows), (columns, columns)], "reflect")
     else:
-        shape = (*x.shape[:2], height + 2 * reach, width + 2 * reach)
-        canvas = _filling(x, fill).expand(shape).clone()
-        canvas[:, :, reach : reach + height, reach : reach + width] = x
+        shape = (*x.shape[:2], x.shape[2] + 2 * rows, x.shape[3] + 2 * columns)
+        canvas = _filling(x, (0.0,) * x.shape[1] if fill is None else fill).expand(shape).clone()
+        canvas[:, :, rows : rows + x.shape[2], columns : columns + x.shape[3]] = x
     # on the wider canvas, what wraps around stays outside the part that is kept
-    return circular_shift(canvas, shift)[:, :, reach : reach + height, reach : reach + width].contiguous()
+    return circular_shift(canvas, -corner - torch.tensor(beyond))[:, :, :height, :width].contiguous()
 
 
 def _filling(x: Tensor, fill: Sequence[float]) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from shiftproof.evaluation.classifier import Classifier, pixels
 from shiftproof.evaluation.consistency import summarise
+from shiftproof.evaluation.motion import worst_shift_accuracy
 from shiftproof.evaluation.statistics import hits
 from shiftproof.invariance import survey
 
@@ -46,12 +47,12 @@ def measure_adversarial(f: Classifier, images: Tensor, labels: Tensor) -> dict[s
         shifts = list(itertools.product(*offsets))
         told = partial(f.report, f"adversarial: {name}")
         error, agreement = survey(g, x, shifts, kind, batch_size=f.batch_size, progress=told)
-        right = agreement.classes == labels
+        classes = agreement.classes
         return summarise(error, agreement) | {
             "offsets": offsets,
             "worst_shift": list(shifts[int(error.changes.argmax())]),  # not modulo the size
-            "unshifted": hits(right[shifts.index((0.0, 0.0))]).to_dict(),
-            "accuracy": hits(right.all(0)).to_dict(),
+            "unshifted": hits(classes[shifts.index((0.0, 0.0))] == labels).to_dict(),
+            "accuracy": worst_shift_accuracy(classes, labels).to_dict(),
         }
 
     kinds = {"integer": "circular", "half": "fractional", "fractional": "fractional"}

@@ -16,6 +16,7 @@ from shiftproof.evaluation.aliasing import measure_aliasing
 from shiftproof.evaluation.classifier import Classifier, ProgressCallback, evaluating, pixels
 from shiftproof.evaluation.consistency import AGREEMENT_IMAGES, measure_consistency
 from shiftproof.evaluation.efficiency import measure_efficiency
+from shiftproof.evaluation.motion import measure_motion
 from shiftproof.evaluation.robustness import DAMAGES, measure_robustness
 from shiftproof.evaluation.statistics import pack
 from shiftproof.evaluation.ties import measure_ties
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 PARTS = ("accuracy", "consistency", "robustness", "aliasing", "efficiency")
 SINGLE_DAMAGES = tuple(f"robustness.{name}" for name in DAMAGES)
-ON_REQUEST = ("adversarial",)  # parts that take too long to be measured unless they are asked for
+ON_REQUEST = ("adversarial", "motion")  # parts that take too long to be measured unless they are asked for
 _TIMED = 64  # images in the batch whose time is taken
 
 
@@ -86,6 +87,8 @@ def evaluate(
             found["consistency"]["ties"] = measure_ties(f, model, images[:AGREEMENT_IMAGES])
         if "adversarial" in parts:
             found["adversarial"] = measure_adversarial(f, images, labels)
+        if "motion" in parts:
+            found["motion"] = measure_motion(f, images, labels, seed=seed)
         if damages:
             found["robustness"] = measure_robustness(f, images, labels, damages=damages, clean=clean, seed=seed)
         if "aliasing" in parts and method is not None:

@@ -34,6 +34,16 @@ def answers(metrics: Metrics) -> list[list[str]]:
     for name, grid in (lookup(metrics, "adversarial") or {}).items():
         numbers = (_interval(grid[what]) for what in ("accuracy", "reference", "pairs"))
         rows.append([f"worst of {grid['shifts']}, {name}", *numbers])
+    motion = lookup(metrics, "motion")
+    if motion is not None:
+        size = " x ".join(map(str, motion["size"]))
+        rows.append([f"crops of {size}", _interval(motion["accuracy"]), "", _interval(motion["crops"])])
+        kept = {
+            "value": 1 - motion["flips"]["value"],
+            "low": 1 - motion["flips"]["high"],
+            "high": 1 - motion["flips"]["low"],
+        }
+        rows.append(["camera moved by one pixel", "", _interval(kept), ""])
     protocol = lookup(metrics, "consistency", "aps_protocol")
     if protocol is not None:
         plain = next((row for row in rows if row[0] == "clean"), None)
