@@ -111,8 +111,7 @@ _ABLATION = {name: row | _FEW for name, row in ABLATION.items()}
 # What chooses the default kernel, by the rule in docs/mathematics.md: as many variants of the rivals as fit.
 _KERNELS = {
     **_methods("strided", "lpf", "aps", "ghs-paper"),
-    "LPF-5": {"model.method": "lpf", "model.options": {"taps": 5}},
-    "APS-5": {"model.method": "aps", "model.options": {"taps": 5}},
+    **{f"{name.upper()}-5": {"model.method": name, "model.options": {"taps": 5}} for name in ("lpf", "aps")},
     "cut off": _untapered(),
     **{
         f"order {order}, width {width:g}": {"model.method": "ghs"}
