@@ -45,7 +45,7 @@ def test_a_folder_of_pictures_becomes_a_table_and_a_page(
     ]
     assert main(words) == 0
     printed = capsys.readouterr().out
-    assert "bit for bit" in printed
+    assert "under cropped shifts" in printed or "cropped shift" in printed
     assert "images: 3 of 8 x 8 pixels, 3 channels" in printed
     assert "normalisation: none, pixels in [0, 1]" in printed
     assert f"wrote {out}" in printed
@@ -116,3 +116,19 @@ def test_errors_name_the_file_or_the_option(
     assert main(["measure", *words.split()]) == 2
     assert message in capsys.readouterr().err
     assert not Path("measure.html").exists()
+
+
+def test_fail_under(
+    networks: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code is 1, and the reason on standard error, where fewer pairs keep their answer."""
+    monkeypatch.chdir(tmp_path)
+    words = ["measure", str(networks / "model.onnx"), str(photos), "--shifts", "9", "--quiet", "--kinds"]
+    assert main([*words, "circular", "--fail-under", "100"]) == 0
+    noted = capsys.readouterr()
+    assert noted.err == ""
+    monkeypatch.setattr("shiftproof.measurement.result.Measurement.failures", lambda self, least: [f"{least} must."])
+    assert main([*words, "circular", "--fail-under", "99"]) == 1
+    assert capsys.readouterr().err == "shiftproof: 0.99 must.\n"
+    assert main([*words, "circular", "--fail-under", "101"]) != 0
+    assert "`--fail-under` (=101) must be a percentage" in capsys.readouterr().err

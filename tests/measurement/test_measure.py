@@ -8,9 +8,11 @@ import pytest
 import torch
 
 import shiftproof as sp
+from helpers.known_classifiers import corner
 from helpers.small_networks import strided
 from shiftproof.invariance import survey
 from shiftproof.measurement.measure import measure
+from shiftproof.testing import assert_steady
 
 
 def test_an_invariant_network_measures_as_exact() -> None:
@@ -44,7 +46,9 @@ def test_numbers_of_all_images_are_those_of_survey() -> None:
         assert torch.allclose(found.change_map, error.map, rtol=1e-3, atol=1e-6)
         assert torch.allclose(found.kept_map, agreement.map)
         assert torch.allclose(found.kept_map.flatten(), found.kept)
-    assert re.match(r"This network changes its answer for \d.* % of the circular shifts\.", result.headline())
+    assert re.match(
+        r"This network changes its answer for \d.* % of picture-shift pairs, under circular shifts\.", result.headline()
+    )
 
 
 def test_the_worst_shift_of_an_image_is_one_that_changes_its_answer() -> None:
@@ -71,7 +75,7 @@ def test_shifts_are_sampled_where_all_are_too_many(monkeypatch: pytest.MonkeyPat
     network, x = strided(), torch.rand(1, 3, 8, 8)
     result = measure(network, x, kinds=["circular"])
     assert "7 of 64" in str(result)
-    assert "of the 7 circular shifts tried" in result.headline()
+    assert "under the 7 circular shifts tried" in result.headline()
     assert int(result.kinds["circular"].change_map.isfinite().sum()) == 7
     assert len(measure(network, x, shifts=3, kinds=["cropped"]).kinds["cropped"].shifts) == 3
     assert measure(network, x, shifts=[(1, 2)], kinds=["circular"]).kinds["circular"].shifts == [(1, 2)]
@@ -104,3 +108,18 @@ def test_measure_says_what_is_wrong(arguments: dict[str, Any], message: str) -> 
     given: dict[str, Any] = {"model": strided(), "images": torch.rand(2, 3, 8, 8)} | arguments
     with pytest.raises(ValueError, match=message if "\\" in message else re.escape(message)):
         measure(given.pop("model"), given.pop("images"), **given)
+
+
+def test_what_falls_short_is_named() -> None:
+    """The kind, the share, the picture that is least steady, and what its answer becomes."""
+    images = torch.zeros(2, 1, 8, 8)
+    images[1, 0, 0, 0] = 1  # `corner` sees it until it moves
+    with pytest.raises(AssertionError, match=r"^under cropped shifts .* of picture-shift pairs .*, and 90 % must; "):
+        assert_steady(corner, images, 0.9, kinds=["cropped"])
+    with pytest.raises(AssertionError, match=r"of image 1 .* instead of class 1\.$"):
+        assert_steady(corner, images, 0.9, kinds=["cropped"])
+    kept = assert_steady(corner, images, 0.5, kinds=["cropped"]).kinds["cropped"].reference
+    assert assert_steady(corner, images, kept, kinds=["cropped"]).failures(kept) == []
+    assert len(assert_steady(corner, images, 0.1).failures(1.0)) >= 1
+    with pytest.raises(ValueError, match=r"^`at_least` \(=99\) must be a share"):
+        assert_steady(corner, images, 99)

@@ -41,7 +41,7 @@ def certify(
     (without `subpixel`, V is S). The winner p is a peak while it is above N_p, the largest score beside it. Another
     position q cannot win while V_q is below V_p, or while q is no peak. So nothing changes while
 
-    .. math:: 2 e n < S_p - N_p \quad\text{and}\quad 2 e n < \max\bigl((V_p - V_q) / 1.5,\; N_q - S_q\bigr)
+    .. math:: 2 e n < S_p - N_p \quad\text{and}\quad 2 e n < \max\left((V_p - V_q) / 1.5, N_q - S_q\right)
     """
     if peak is None:
         return Certificate()

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import json
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from shiftproof.models.predictor import Predictor
 
 HELP = "How your network's answers change when your pictures are shifted; writes a page."
-EXAMPLES = ("model.pt2 photos/", "timm:resnet18 cat.jpg --mean imagenet --size 64", "model.onnx a.png --json")
+EXAMPLES = (
+    "model.pt2 photos/",
+    "timm:resnet18 cat.jpg --mean imagenet --size 64",
+    "model.onnx a.png --kinds cropped --fail-under 99",
+)
 SIZE = 224  # pixels on each side for a network that takes any size, unless all pictures have one smaller size
 
 
@@ -33,7 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mean", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: none")
     parser.add_argument("--std", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: none")
     parser.add_argument("--shifts", metavar="N", help="all, or how many to sample; default: all where that is feasible")
-    parser.add_argument("--kinds", nargs="+", metavar="KIND", help="circular, cropped, fractional; default: all three")
+    parser.add_argument("--kinds", nargs="+", metavar="KIND", help="cropped, fractional, circular; default: all three")
+    parser.add_argument(
+        "--fail-under", type=float, metavar="PERCENT", help="exit with 1 if fewer picture-shift pairs keep their answer"
+    )
     parser.add_argument("-o", "--out", type=Path, default=Path("measure.html"), metavar="FILE", help="the page")
 
 
@@ -54,7 +62,11 @@ def run(options: argparse.Namespace) -> int:
         if not shifts.isdecimal():
             raise ValueError(f"`--shifts` (={shifts!r}) must be all or a number.")
         shifts = checks.integer("--shifts", int(shifts))
-    kinds = [checks.choice("--kinds", kind, KINDS) for kind in options.kinds or KINDS]
+    # what a camera does comes first
+    kinds = [checks.choice("--kinds", kind, KINDS) for kind in options.kinds or ("cropped", "fractional", "circular")]
+    least = 0.0 if options.fail_under is None else options.fail_under / 100
+    if not 0 <= least <= 1:
+        raise ValueError(f"`--fail-under` (={options.fail_under:g}) must be a percentage, from 0 to 100.")
     predictor = load_predictor(options.source, options.weights)
     files = find_pictures(options.images)
     images = _read_images(files, predictor, options.size)
@@ -81,7 +93,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         console.print(result.table())
         print(f"wrote {options.out}")
-    return 0
+    failures = result.failures(least)
+    for sentence in failures:
+        print(f"shiftproof: {sentence}", file=sys.stderr)
+    return 1 if failures else 0
 
 
 def _read_images(files: Sequence[Path], predictor: Predictor, side: int | None) -> Tensor:

@@ -25,7 +25,7 @@ _KINDS_EXPLAINED = {
 }
 _COLUMNS_EXPLAINED = {
     "pairs agree": "how often two random shifts of a picture get the same answer",
-    "answer kept": "how often a shifted picture gets the answer of the unshifted one",
+    "answer kept": "of picture-shift pairs: how often a shifted picture gets the answer of the unshifted one",
     "change": "of any score, over all pictures and shifts",
 }
 Section = tuple[str, str]
@@ -48,7 +48,7 @@ def _sentence(kind: KindResult) -> str:
         return f"Under {kind.kind} shifts its output stays the same, bit for bit."
     if kind.reference == 1:
         return f"Under {kind.kind} shifts it keeps its answer; its scores move by up to {kind.max:.3g}."
-    return f"It changes its answer for {percent(1 - kind.reference)} of the {kind.kind} shifts."
+    return f"It changes its answer for {percent(1 - kind.reference)} of picture-shift pairs under {kind.kind} shifts."
 
 
 def heat_maps(light: str, dark: str) -> Section:

@@ -15,7 +15,7 @@ from shiftproof.evaluation.suite import plain
 from shiftproof.measurement import page
 from shiftproof.measurement.kind_result import TITLES, KindResult
 from shiftproof.reports import html_page
-from shiftproof.reports.words import percent
+from shiftproof.reports.words import percent, shift_text
 from shiftproof.safe_io.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -47,8 +47,22 @@ class Measurement:
                 f"This network keeps its answer for {'every' if every else 'each'} {which}; "
                 f"its scores move by up to {result.max:.3g}."
             )
-        scope = f"the {result.kind} shifts" if every else which.removeprefix("of ")
-        return f"This network changes its answer for {percent(1 - result.reference)} of {scope}."
+        scope = f"{result.kind} shifts" if every else which.removeprefix("of ")
+        changed = percent(1 - result.reference)
+        return f"This network changes its answer for {changed} of picture-shift pairs, under {scope}."
+
+    def failures(self, at_least: float) -> list[str]:
+        """What falls short: a sentence for each kind of shift under which fewer than this share keep their answer."""
+        sentences = []
+        for result in self.kinds.values():
+            if result.reference < at_least:
+                worst = min(result.images, key=lambda image: image.kept)
+                sentences.append(
+                    f"under {result.kind} shifts {percent(result.reference)} of picture-shift pairs keep their answer, "
+                    f"and {percent(at_least)} must; of {worst.name} {percent(worst.kept)} do, and at "
+                    f"{shift_text(worst.shift)} it is {self.label(worst.after)} instead of {self.label(worst.before)}."
+                )
+        return sentences
 
     def table(self) -> Any:
         """A rich table."""
