@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +19,17 @@ _AUTOCAST_DEVICES = frozenset(
 )
 
 _NO_DISPATCH = Tensor.__torch_dispatch__  # of tensors whose operations are those of torch
+
+
+def leaves(value: Any) -> list[Any]:
+    """What an answer holds: the entries of tuples, lists, dictionaries and dataclasses, inside each other too."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return leaves([getattr(value, f.name) for f in dataclasses.fields(value)])
+    if isinstance(value, Mapping):
+        return leaves(list(value.values()))
+    if isinstance(value, (tuple, list)):
+        return [leaf for part in value for leaf in leaves(part)]
+    return [value]
 
 
 def is_eager(x: Tensor) -> bool:

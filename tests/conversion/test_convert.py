@@ -14,6 +14,7 @@ from helpers import zoo
 from helpers.tracers import DYNAMIC, quiet, to_onnx
 from shiftproof.conversion import ConversionError, conversion_report, convert
 from shiftproof.conversion.capture import trace
+from shiftproof.conversion.example import Inputs
 from shiftproof.conversion.replacements import SharedDownsample
 from shiftproof.conversion.verify import check_stages
 from shiftproof.invariance import assert_shift_invariant, same_bits, shift_error
@@ -56,7 +57,7 @@ def test_converted_network(name: str) -> None:
     assert out.shape == expected.shape
     assert out.dtype == expected.dtype
     assert_shift_invariant(new, x[:1], shifts=64, batch_size=16)
-    assert check_stages(new, x) == []  # type: ignore[arg-type]
+    assert check_stages(new, Inputs.of(new, x)) == []  # type: ignore[arg-type]
     report = conversion_report(new)
     assert report.law == "exact-invariant"
     assert not report.not_converted
@@ -134,14 +135,14 @@ def test_the_stage_check_can_fail() -> None:
     broken = copy.deepcopy(new)
     broken.get_submodule("layer2.1.conv1").padding_mode = "zeros"
     assert shift_error(broken, x[:1], shifts=8).exact
-    assert any("layer2_1_conv1" in p or "layer2.1.conv1" in p for p in check_stages(broken, x))
+    assert any("layer2_1_conv1" in p or "layer2.1.conv1" in p for p in check_stages(broken, Inputs.of(broken, x)))
 
     class Apart(nn.Module):
         def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
             down = create_downsample("ghs", 1)
             return down(a), down(b)
 
-    assert check_stages(new, x) == []
+    assert check_stages(new, Inputs.of(new, x)) == []
     apart = copy.deepcopy(new)
     apart.delete_submodule("layer2.0.down")
     apart.add_submodule("layer2.0.down", Apart())
@@ -159,7 +160,8 @@ def test_maps_that_meet_without_a_common_selection_are_found() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.first(x) + self.second(x.flip(1))  # type: ignore[no-any-return]
 
-    found = check_stages(trace(Apart(), images()).graph, images())
+    one = Inputs.of(Apart(), images())
+    found = check_stages(trace(Apart(), one).graph, one)
     assert found == ["`first` and `second` each make their own selection, but their maps meet again."]
 
 
@@ -472,7 +474,7 @@ def test_average_pooling_that_sticks_out_is_refused_where_it_has_no_counterpart(
 
 def test_tracing_keeps_the_network() -> None:
     model = resnet()
-    traced, *rest = trace(model, images())
+    traced, *rest = trace(model, Inputs.of(model, images()))
     assert rest == [[], [], False]
     assert torch.equal(traced(images()), model(images()))
     assert type(traced).__name__ == "ResNet"

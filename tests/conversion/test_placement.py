@@ -11,6 +11,7 @@ from helpers import zoo
 from helpers.laws import all_shifts
 from helpers.tracers import DYNAMIC, quiet, to_onnx
 from shiftproof.conversion import ConversionError, conversion_report, convert
+from shiftproof.conversion.example import Inputs
 from shiftproof.conversion.replacements import MoveToSelection
 from shiftproof.conversion.verify import check_stages
 from shiftproof.invariance import assert_shift_invariant, same_bits, shift_error
@@ -44,7 +45,7 @@ def test_invariant_at_the_arithmetic_of_the_source(name: str) -> None:
     assert report.flops_after == report.flops_before or report.size_changed
     assert set(new.state_dict()) == set(model.state_dict())
     bare = convert(model, "ghs", placement="before", front=False)
-    assert check_stages(bare, x) == []  # type: ignore[arg-type]
+    assert check_stages(bare, Inputs.of(bare, x)) == []  # type: ignore[arg-type]
     for size in (64,) if name == "plain" else (64, 51):  # its head takes one size
         few = images(1, size)
         with torch.no_grad():

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils import _pytree as pytree
 
 from shiftproof import checks, progress
 from shiftproof.conversion.report import ConversionReport, attach_report, find_report
+from shiftproof.tensors import leaves
 
 _EVERY = 5  # one batch in so many is held out
 
@@ -174,7 +174,7 @@ def _distance(model: nn.Module, source: nn.Module, batches: list[Tensor]) -> flo
     """The mean square of the difference between the answers of two networks, relative to those of the source."""
     difference = size = 0.0
     for x in batches:
-        pairs = zip(*(pytree.tree_leaves(network(x)) for network in (model, source)))
+        pairs = zip(*(leaves(network(x)) for network in (model, source)))
         for ours, theirs in pairs:
             if isinstance(ours, Tensor) and ours.is_floating_point() and ours.shape == theirs.shape:
                 difference += float((ours - theirs).double().square().sum())

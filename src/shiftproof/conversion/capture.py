@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.conv import _ConvNd
-from torch.utils import _pytree as pytree
 
 from shiftproof.conversion.error import ConversionError
+from shiftproof.conversion.example import Inputs, copy_in_evaluation
 from shiftproof.conversion.tracer import FLAG, Tracer, TrainingFlag, TrainingProbe
+from shiftproof.invariance.trials import copy_of
+from shiftproof.tensors import leaves
 
 _POOLS = ("MaxPool", "AvgPool", "LPPool", "Upsample", "Unpool", "PixelUnshuffle")
 
@@ -25,19 +26,19 @@ class Trace(NamedTuple):
     one_size: bool  # whether sizes became Python numbers, so that the graph fits the recorded ones alone
 
 
-def trace(model: nn.Module, x: Tensor) -> Trace:
-    """The graph of a copy of `model` in evaluation mode, with all its parameters, recorded with the input `x`.
+def trace(model: nn.Module, inputs: Inputs) -> Trace:
+    """The graph of a copy of `model` in evaluation mode, with all its parameters, recorded with these inputs.
 
     A module whose path depends on the training mode stays in one piece if it contains nothing to convert (dropout,
     stochastic depth); otherwise its path in evaluation is recorded. A module that cannot be traced stays in one piece
     if it has no stride; otherwise it is an error.
     """
-    twin = copy.deepcopy(model)
+    twin = copy_in_evaluation(model)
     opaque: set[str] = set()
     untraceable: set[str] = set()
     while True:
         try:
-            graph, tracer = _trace_once(twin, opaque | untraceable, False, x)
+            graph, tracer = _trace_once(twin, opaque | untraceable, False, inputs)
         except ConversionError as error:
             if not error.module or _has_stride(twin.get_submodule(error.module)):
                 raise
@@ -47,67 +48,72 @@ def trace(model: nn.Module, x: Tensor) -> Trace:
         if not found:
             break
         opaque |= found
-    differs = sorted(tracer.branching) if tracer.branching and _differs(twin, graph, opaque | untraceable, x) else []
+    differs = (
+        sorted(tracer.branching) if tracer.branching and _differs(twin, graph, opaque | untraceable, inputs) else []
+    )
     if any(node.target == FLAG for node in graph.nodes):
         twin.add_module(FLAG, TrainingFlag())
     traced = fx.GraphModule(twin, graph, class_name=type(model).__name__)
     traced._tracer_cls = None  # unpickling traces again, with a tracer of its own
     _keep_unused_tensors(twin, traced)
     traced.eval()
-    if not _agree(model, traced, torch.cat([x, x[:1]])):
+    if not _agree(model, traced, inputs.one_more()):
         raise ConversionError(
             "the graph of the network fits one batch size only: its code makes a Python number of it.",
             "Use `x.shape[0]` or -1 as it is, without `int()`.",
         )
-    larger = torch.rand(1, x.shape[1], *(n + 32 for n in x.shape[2:]), dtype=x.dtype, device=x.device)
-    return Trace(traced, sorted(untraceable), differs, not _agree(model, traced, larger))
+    return Trace(traced, sorted(untraceable), differs, not _agree(model, traced, inputs.larger()))
 
 
-def _agree(model: nn.Module, traced: nn.Module, x: Tensor) -> bool:
+def _agree(model: nn.Module, traced: nn.Module, inputs: Inputs) -> bool:
     """Whether the graph answers like the network, if the network takes such inputs at all."""
-    network = copy.deepcopy(model).eval()
+    network = copy_in_evaluation(model)
     with torch.no_grad():
         try:
-            expected = network(x.clone())
+            expected = inputs.call(network)
         except Exception:  # whatever the network raises
             return True
         try:
-            found = traced(x.clone())
+            found = inputs.run(traced)
         except (RuntimeError, ValueError, TypeError, IndexError):
             return False
-    ours, theirs = pytree.tree_leaves(found), pytree.tree_leaves(expected)
+    ours, theirs = leaves(found), leaves(expected)
     return len(ours) == len(theirs) and all(
-        a.shape == b.shape and torch.allclose(a, b, 1e-3, 1e-4, True) if isinstance(a, Tensor) else a == b
+        isinstance(b, Tensor) and a.shape == b.shape and torch.allclose(a, b, 1e-3, 1e-4, True)
+        if isinstance(a, Tensor)
+        else a is b or (type(a) is type(b) and bool(a == b))
         for a, b in zip(ours, theirs)
     )
 
 
-def _differs(model: nn.Module, graph: fx.Graph, opaque: set[str], x: Tensor) -> bool:
+def _differs(model: nn.Module, graph: fx.Graph, opaque: set[str], inputs: Inputs) -> bool:
     """Whether the network takes another path in training."""
     try:
-        other, _ = _trace_once(model, opaque, True, x)
+        other, _ = _trace_once(model, opaque, True, inputs)
     except ConversionError:
         return True
     return [n.format_node() for n in other.nodes] != [n.format_node() for n in graph.nodes]
 
 
-def _trace_once(model: nn.Module, opaque: set[str], training: bool, x: Tensor) -> tuple[fx.Graph, Tracer]:
+def _trace_once(model: nn.Module, opaque: set[str], training: bool, inputs: Inputs) -> tuple[fx.Graph, Tracer]:
     """The graph, and the tracer that knows how it came about."""
-    tracer = Tracer(opaque, training, x.clone())
+    tracer = Tracer(opaque, training, inputs.change(copy_of))
     for name, m in model.named_modules():
         m.training = TrainingProbe(tracer, name)
     try:
         graph = tracer.trace(model)
     except Exception as error:
         path = tracer.path[-1] if tracer.path else ""
-        kind = type(model.get_submodule(path)).__name__
+        kind, reason = type(model.get_submodule(path)).__name__, str(error) or type(error).__name__
         raise ConversionError(
-            f"while tracing {f'`{path}` ({kind})' if path else f'the forward pass of {kind}'}: {error}.",
+            f"while tracing {f'`{path}` ({kind})' if path else f'the forward pass of {kind}'}: {reason}.",
             "The converter records the operations once for all inputs, so no `if`, loop or Python number may depend on "
             "the values of a tensor there. Use tensor operations such as `torch.where` instead, or convert the modules "
             "inside it one by one.",
             module=path,
         ) from error
+    for node in graph.nodes:  # or the code of the graph would wrap names for every later trace
+        node.meta.pop("is_wrapped", None)
     return graph, tracer
 
 
@@ -141,7 +147,7 @@ def _keep_unused_tensors(source: nn.Module, target: nn.Module) -> None:
             parent.register_buffer(last, value)
 
 
-def copy_before_in_place(traced: fx.GraphModule, x: Tensor) -> None:
+def copy_before_in_place(traced: fx.GraphModule, inputs: Inputs) -> None:
     """Let an operation that changes a map in place work on a copy if other nodes read that map too.
 
     Otherwise a reader that the converter moves down would see the changed map.
@@ -157,7 +163,7 @@ def copy_before_in_place(traced: fx.GraphModule, x: Tensor) -> None:
             return out
 
     with torch.no_grad():
-        Watcher(traced).run(x.clone())
+        inputs.run(Watcher(traced).run)
     for node, changed in found:
         for user in [user for user in changed.users if order.get(user, 0) > order[node]]:
             user.replace_input_with(changed, node)  # it comes later and reads the changed map
@@ -166,8 +172,8 @@ def copy_before_in_place(traced: fx.GraphModule, x: Tensor) -> None:
     traced.recompile()
 
 
-def node_values(traced: fx.GraphModule, x: Tensor) -> dict[fx.Node, Any]:
-    """What every node returns for the input `x`."""
+def node_values(traced: fx.GraphModule, inputs: Inputs) -> dict[fx.Node, Any]:
+    """What every node returns for these inputs."""
     values: dict[fx.Node, Any] = {}
 
     class Recorder(fx.Interpreter):
@@ -178,5 +184,5 @@ def node_values(traced: fx.GraphModule, x: Tensor) -> dict[fx.Node, Any]:
             return out
 
     with torch.no_grad():
-        Recorder(traced).run(x)
+        inputs.run(Recorder(traced).run)
     return values

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,10 +15,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from shiftproof import checks
 from shiftproof.conversion.capture import copy_before_in_place, node_values, trace
 from shiftproof.conversion.error import ConversionError, listed
-from shiftproof.conversion.example import find_inputs
+from shiftproof.conversion.example import Inputs, find_inputs
+from shiftproof.conversion.frames import Values, input_size
 from shiftproof.conversion.plan import Plan, make_plan
 from shiftproof.conversion.report import ConversionReport, attach_report, find_report
-from shiftproof.conversion.rewrite import rewrite
+from shiftproof.conversion.rewrite import Make, rewrite
 from shiftproof.conversion.verify import check_stages, check_whole
 from shiftproof.layers import Downsample, create_downsample, make_front
 from shiftproof.maps.padding import BORDERS
@@ -31,7 +34,7 @@ def convert(
     *,
     placement: str = "after",
     antialias: bool = False,
-    example: Tensor | None = None,
+    example: Tensor | Sequence[Any] | Mapping[str, Any] | None = None,
     strict: bool = True,
     front: bool | None = None,
     subpixel: bool = False,
@@ -61,7 +64,9 @@ def convert(
         placement: `"after"` or `"before"` the operations with a stride. Only methods that choose where samples lie,
             such as `ghs` and `aps`, can be placed before.
         antialias: with `placement="before"`, also filter the map as the method does, at every pixel.
-        example: a batch of inputs (B, C, H, W). By default several sizes are tried until one fits.
+        example: a batch of inputs (B, C, H, W). By default several sizes are tried until one fits. For a network of
+            several inputs, a tuple of them, or a dictionary by the names of its arguments. Maps of the same size show
+            one scene: they move together.
         strict: raise a `ConversionError`, which says where and what to do, if something cannot be converted or made
             exact. If False, leave it as it is and list it in `conversion_report(model)`.
         front: whether the input is rolled to its pivot first. By default, where the network is exactly invariant;
@@ -89,10 +94,38 @@ def convert(
 
     with _own_random_numbers(model):
         make(1, (2, 2))  # refuses a wrong method or option before anything else happens
-        x = find_inputs(model, example)
-        traced, untraced, differs, one_size = trace(model, x)
-        copy_before_in_place(traced, x)
-        values = node_values(traced, x)
+        inputs = find_inputs(model, example)
+    name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
+    try:
+        return _rebuild(model, inputs, make, name, padding, placement, antialias, strict, front, subpixel)
+    except ValueError:  # a `ConversionError`, or arguments that do not fit each other
+        raise
+    except Exception as error:
+        raise ConversionError(
+            f"the converter failed: {type(error).__name__}: {checks.one_line(error)}.",
+            "This is a mistake of shiftproof: please report it with the code of the network. Until then, convert the "
+            "modules inside it one by one.",
+        ) from error
+
+
+def _rebuild(
+    model: nn.Module,
+    inputs: Inputs,
+    make: Make,
+    method: str,
+    padding: str | None,
+    placement: str,
+    antialias: bool,
+    strict: bool,
+    front: bool | None,
+    subpixel: bool,
+) -> nn.Module:
+    """`convert`, once its arguments are checked; `method` is what the report calls it."""
+    x = inputs.first
+    with _own_random_numbers(model):
+        traced, untraced, differs, one_size = trace(model, inputs)
+        copy_before_in_place(traced, inputs)
+        values = node_values(traced, inputs)
         down = make(x.shape[1], (2,) * (x.dim() - 2))
         first, layer = make_front(down, padding, front, subpixel)
         if placement == "before" and not layer.starts:
@@ -100,7 +133,7 @@ def convert(
                 f"`placement='before'` needs a method that chooses where samples lie, such as 'ghs' or 'aps': {layer} "
                 f"does not. Use `placement='after'`."
             )
-        flops_before = _flops(traced, x)
+        flops_before = _flops(traced, inputs)
         aligned = layer is not down  # the network inside need not be invariant
         keep_strides = aligned and layer.in_convolution
         plan = None if keep_strides else _checked_plan(make_plan(traced, values), strict)
@@ -115,13 +148,13 @@ def convert(
     invariant = layer.law != "none" and padding == "circular" and not aligned
     law = "exact-invariant" if first is not None else "equivariant" if invariant else "none"
     with _own_random_numbers(model):
-        flops_after = _flops_after(traced, x, size_changed)
-        broken = check_stages(traced, x) if invariant else []
+        flops_after = _flops_after(traced, inputs, size_changed)
+        broken = check_stages(traced, inputs) if invariant else []
         if invariant and layer.exact and not broken:
-            broken = check_whole(traced, x, exact=False)
+            broken = check_whole(traced, inputs, exact=False)
         if first is not None:
-            _insert_after_input(traced, first)
-            broken = broken or check_whole(traced, x, exact=True)
+            _insert_after_inputs(traced, first, values)
+            broken = broken or check_whole(traced, inputs, exact=True)
     if broken and strict:
         raise ConversionError(
             f"the converted network would not be {law}:\n{listed(broken)}",
@@ -139,7 +172,7 @@ def convert(
         sizes = " x ".join(map(str, x.shape[2:]))
         notes.append(f"The code makes Python numbers of sizes: this network takes inputs of {sizes} pixels alone.")
     report = ConversionReport(
-        method=method if isinstance(method, str) else getattr(method, "__name__", str(method)),
+        method=method,
         padding=padding,
         placement=placement,
         law="none" if broken else law,
@@ -195,25 +228,43 @@ def _named(path: str) -> str:
     return f"`{path}`" if path else "The network"
 
 
-def _insert_after_input(traced: fx.GraphModule, front: nn.Module) -> None:
+def _insert_after_inputs(traced: fx.GraphModule, front: nn.Module, values: Values) -> None:
+    """Put the front after the maps that come in; several are rolled as one, to one pivot."""
+    graph = traced.graph
     traced.add_submodule("front", front)
-    entry = next(node for node in traced.graph.nodes if node.op == "placeholder")
-    with traced.graph.inserting_after(entry):
-        rolled = traced.graph.call_module("front", (entry,))
-    entry.replace_all_uses_with(rolled, delete_user_cb=lambda user: user is not rolled)
+    size = input_size(graph, values)
+    given = [node for node in graph.nodes if node.op == "placeholder"]
+    for before, node in itertools.pairwise(given):
+        before.append(node)
+    entries = [node for node in given if values[node].shape[2:] == size and values[node].is_floating_point()]
+    readers = {entry: list(entry.users) for entry in entries}
+    with graph.inserting_after(given[-1]):
+        if len(entries) == 1:
+            rolled = [graph.call_module("front", (entries[0],))]
+        else:
+            channels = [values[n].shape[1] for n in entries]
+            parts = graph.call_function(torch.split, (entries[0], channels, 1))
+            with graph.inserting_before(parts):
+                joined = graph.call_module("front", (graph.call_function(torch.cat, (entries, 1)),))
+            parts.replace_input_with(entries[0], joined)
+            with graph.inserting_after(parts):
+                rolled = [graph.call_function(operator.getitem, (parts, i)) for i in range(len(entries))]
+    for entry, new in zip(entries, rolled):
+        for reader in readers[entry]:
+            reader.replace_input_with(entry, new)
     traced.recompile()
 
 
-def _flops(traced: fx.GraphModule, x: Tensor) -> int:
+def _flops(traced: fx.GraphModule, inputs: Inputs) -> int:
     """Of convolutions and matrix products, per image."""
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        traced(x)
-    return int(counter.get_total_flops() // x.shape[0])
+        inputs.run(traced)
+    return int(counter.get_total_flops() // len(inputs.first))
 
 
-def _flops_after(traced: fx.GraphModule, x: Tensor, size_changed: list[str]) -> int:
+def _flops_after(traced: fx.GraphModule, inputs: Inputs, size_changed: list[str]) -> int:
     try:
-        return _flops(traced, x)
+        return _flops(traced, inputs)
     except RuntimeError as error:
         names = f" ({', '.join(size_changed)})" if size_changed else ""
         raise ConversionError(

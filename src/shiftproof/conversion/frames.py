@@ -23,7 +23,9 @@ class Frames:
     the size changes: the converter will pad it to keep the size.
     """
 
-    def __init__(self, graph: fx.Graph, values: Values, ndim: int, starts: set[fx.Node], keeps: set[fx.Node]) -> None:
+    def __init__(self, graph: fx.Graph, values: Values, starts: set[fx.Node], keeps: set[fx.Node]) -> None:
+        size = input_size(graph, values)
+        ndim, maps = len(size), list[fx.Node]()
         self._parent: dict[fx.Node, fx.Node] = {}  # a forest: the root stands for the frame
         self.sizes: dict[fx.Node, tuple[int, ...]] = {}  # of every node that is a map
         self.other_size_changes: list[fx.Node] = []  # nodes outside `starts` and `keeps`
@@ -31,9 +33,14 @@ class Frames:
             self._parent[node] = node
             value = _first_tensor(values.get(node))
             inputs = [n for n in node.all_input_nodes if n in self.sizes]
-            if value is None or (node.op != "placeholder" and not inputs) or node.op == "output":
+            if node.op == "placeholder":  # all maps that come in show one scene
+                if value is not None and tuple(value.shape[2:]) == size and value.is_floating_point():
+                    self._add(node, size, maps)
+                    maps = [node]
                 continue
-            if node.op == "placeholder" or node in starts or node in keeps:
+            if value is None or not inputs or node.op == "output":
+                continue
+            if node in starts or node in keeps:
                 self._add(node, tuple(value.shape[-ndim:]), [] if node in starts else inputs)
                 continue
             same_size = [n for n in inputs if spatial_axes(value, self.sizes[n])]
@@ -50,11 +57,23 @@ class Frames:
         for other in inputs:
             self._parent[self.of(other)] = self.of(node)
 
+    def join(self, a: fx.Node, b: fx.Node) -> bool:
+        """Let the frames of two maps be one, if they are not yet."""
+        one, other = self.of(a), self.of(b)
+        self._parent[one] = other
+        return one is not other
+
     def of(self, node: fx.Node) -> fx.Node:
         """The node that stands for the frame of `node`."""
         while self._parent[node] is not node:
             node = self._parent[node]
         return node
+
+
+def input_size(graph: fx.Graph, values: Values) -> tuple[int, ...]:
+    """The spatial sizes of the first map that comes in."""
+    entries = (values[node] for node in graph.nodes if node.op == "placeholder")
+    return next(tuple(v.shape[2:]) for v in entries if v.is_floating_point() and v.dim() >= 3)
 
 
 def leading_to(graph: fx.Graph, goals: set[fx.Node]) -> set[fx.Node]:

@@ -33,8 +33,7 @@ def make_plan(traced: fx.GraphModule, values: Values) -> Plan:
     operations = [op for node in traced.graph.nodes if (op := read_operation(node, modules, values))]
     strided = [op for op in operations if op.strided]
     unstrided = {op.node for op in operations if not op.strided}
-    ndim = next(v.dim() - 2 for node, v in values.items() if node.op == "placeholder")
-    frames = Frames(traced.graph, values, ndim, {op.node for op in strided}, unstrided)
+    frames = Frames(traced.graph, values, {op.node for op in strided}, unstrided)
     problems = []
     for node in frames.other_size_changes:
         name = type_name(node, modules)
@@ -54,7 +53,7 @@ def make_plan(traced: fx.GraphModule, values: Values) -> Plan:
 def _group_sites(sites: list[Site], frames: Frames) -> tuple[list[Group], list[str]]:
     """The groups, and what keeps the other sites from having one."""
     problems: list[str] = []
-    by_output: dict[fx.Node, list[Site]] = defaultdict(list)
+    downsampled: list[Site] = []
     groups: list[Group] = []
     for site in sites:
         node = site.op.node
@@ -66,7 +65,8 @@ def _group_sites(sites: list[Site], frames: Frames) -> tuple[list[Group], list[s
         elif node not in frames.sizes:  # its output is a single value, which has no frame: it may meet any other
             _add_to_group(groups, site, frames)
         else:
-            by_output[frames.of(node)].append(site)
+            downsampled.append(site)
+    by_output = _towers(downsampled, frames)
     for members in by_output.values():
         origins = {(frames.of(site.op.input), site.op.stride) for site in members}
         if len(origins) == 1:
@@ -78,6 +78,25 @@ def _group_sites(sites: list[Site], frames: Frames) -> tuple[list[Group], list[s
             f"branches the same sequence of strides."
         )
     return [_leader_first(group) for group in groups], problems
+
+
+def _towers(sites: list[Site], frames: Frames) -> dict[fx.Node, list[Site]]:
+    """Sites by the frame of their outputs.
+
+    Where maps meet after several strides each, those between them move together too: their frames are joined.
+    """
+    while True:
+        by_output: dict[fx.Node, list[Site]] = defaultdict(list)
+        for site in sites:
+            by_output[frames.of(site.op.node)].append(site)
+        pairs = [(one.op, site.op) for one, *others in by_output.values() for site in others]
+        alike = [
+            (a.input, b.input)
+            for a, b in pairs
+            if a.stride == b.stride and frames.sizes[a.input] == frames.sizes[b.input]
+        ]
+        if not any(frames.join(a, b) for a, b in alike):
+            return by_output
 
 
 def _add_to_group(groups: list[Group], site: Site, frames: Frames) -> None:

@@ -12,10 +12,13 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
+from shiftproof.conversion.example import Inputs
 from shiftproof.layers import Downsample, RollToPivot
 
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm)
 FLAG = "shiftproof_training"
+# make tensors of sizes, which may be values of the graph
+_FACTORIES = (torch.zeros, torch.ones, torch.full, torch.empty, torch.eye, torch.arange, torch.linspace, torch.rand)
 # what a tensor is asked for that does not depend on what it holds
 _OF_SHAPE = {"shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "dtype", "device", "layout", "stride"}
 _OF_SHAPE |= {"is_floating_point", "is_complex", "is_cuda", "is_contiguous", "requires_grad", "element_size", "len"}
@@ -75,9 +78,11 @@ class Tracer(fx.Tracer):
     It looks into every module but norms, convolutions, our layers, and those named as `opaque`.
     """
 
-    def __init__(self, opaque: set[str], training: bool, x: Tensor) -> None:
+    def __init__(self, opaque: set[str], training: bool, inputs: Inputs) -> None:
         super().__init__()
-        self.opaque, self.training, self.x = opaque, training, x
+        self.opaque, self.training, self.inputs = opaque, training, inputs
+        self._autowrap_search.append(torch)
+        self._autowrap_function_ids |= {id(f) for f in _FACTORIES}
         self.branching: set[str] = set()
         self.path: list[str] = []
         self.values: dict[fx.Node, Any] = {}
@@ -86,10 +91,22 @@ class Tracer(fx.Tracer):
         self.running = False  # while a value is computed, modules behave as ever
 
     def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
-        """One input, under its name; what has a default keeps it."""
-        names = [*inspect.signature(root_fn).parameters.values()][1:]
-        name = names[0].name if names and names[0].kind is not inspect.Parameter.VAR_POSITIONAL else "x"
-        return root_fn, [self.root, self.create_proxy("placeholder", name, (), {})]
+        """An input for each tensor, under the name of its argument; what else was given, or has a default, stays."""
+        known = [*inspect.signature(root_fn).parameters.values()][1:]
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        names = [p.name for p in known if p.kind in kinds]
+        names += ["x", *(f"x_{i}" for i in range(1, len(self.inputs.args)))]  # of *args
+        given = [*zip(names, self.inputs.args), *self.inputs.kwargs.items()]
+        self.given = {name: value for name, value in given if isinstance(value, Tensor)}
+        proxies = {name: self.create_proxy("placeholder", name, (), {}) for name in self.given}
+
+        def call(root: nn.Module, *_: Any) -> Any:
+            count = len(self.inputs.args)
+            args = [proxies.get(name, value) for name, value in given[:count]]
+            return root_fn(root, *args, **{name: proxies.get(name, value) for name, value in given[count:]})
+
+        call.__annotations__.clear()  # they are text, which a graph cannot be pickled with
+        return call, [self.root, *proxies.values()]
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether the graph keeps a module in one piece."""
@@ -132,13 +149,25 @@ class Tracer(fx.Tracer):
             return self.create_node("call_module", FLAG, (), {})
         return super().create_arg(a)
 
-    def proxy(self, node: fx.Node) -> fx.Proxy:
-        """A new node with its value, and whether the value depends on what tensors hold."""
-        self.running = True
+    def create_node(self, kind: str, *args: Any, **kwargs: Any) -> fx.Node:
+        """A new node; that of a constant knows its value."""
+        node = super().create_node(kind, *args, **kwargs)
+        if kind == "get_attr":
+            self._record(node)
+        return node
+
+    def _record(self, node: fx.Node) -> Any:
+        """Note the value of a node."""
+        before, self.running = self.running, True
         try:
             value = self.values[node] = self._run(node)
         finally:
-            self.running = False
+            self.running = before
+        return value
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """A new node with its value, and whether the value depends on what tensors hold."""
+        value = self._record(node)
         known = all(n not in self.data for n in node.all_input_nodes) and node.op != "placeholder"
         if isinstance(value, Tensor) or not (known or self._reads_shape(node)):
             self.data.add(node)
@@ -167,7 +196,7 @@ class Tracer(fx.Tracer):
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: self.values.get(n, self.training))
         with torch.no_grad():
             if node.op == "placeholder":
-                return self.x
+                return self.given[str(node.target)]
             if node.op == "get_attr":
                 return functools.reduce(getattr, str(node.target).split("."), self.root)
             if node.op == "call_method":

@@ -11,32 +11,33 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.utils import _pytree as pytree
 
 from shiftproof.conversion.capture import node_values
+from shiftproof.conversion.example import Inputs
 from shiftproof.conversion.frames import Frames, leading_to, spatial_axes
 from shiftproof.conversion.operation import node_label, read_operation
 from shiftproof.conversion.replacements import MoveToSelection, PaddedPool, SharedDownsample
-from shiftproof.invariance import copy_of, same_bits
+from shiftproof.invariance import same_bits
 from shiftproof.layers import Downsample, RollToPivot
+from shiftproof.tensors import leaves
 
 _SHIFTS = ((1, 2, 1), (3, 1, 2), (2, 5, 3))
 
 
-def check_whole(traced: fx.GraphModule, x: Tensor, exact: bool) -> list[str]:
-    """What a few circular shifts of `x` change in the output, as sentences: of its bits, or beyond rounding."""
-    dims, same = tuple(range(2, x.dim())), _same if exact else _close
+def check_whole(traced: fx.GraphModule, inputs: Inputs, exact: bool) -> list[str]:
+    """What a few circular shifts of the inputs change in the output, as sentences: of its bits, or beyond rounding."""
+    same = _same if exact else _close
     with torch.no_grad():
-        reference = traced(copy_of(x))
-        if all(same(reference, traced(copy_of(x, shift[: len(dims)], dims))) for shift in _SHIFTS):
+        reference = inputs.run(traced)
+        if all(same(reference, inputs.shifted(shift).run(traced)) for shift in _SHIFTS):
             return []
     return [f"as a whole the network is not invariant {'bit for bit' if exact else 'to rounding'}."]
 
 
-def check_stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
+def check_stages(traced: fx.GraphModule, inputs: Inputs) -> list[str]:
     """What does not follow when the maps of every stage are shifted by an amount of their own, as sentences."""
     modules = dict(traced.named_modules())
-    boundaries, values, frames = _stages(traced, x)
+    boundaries, values, frames = _stages(traced, inputs)
     shifts: dict[fx.Node, tuple[int, ...]] = {}  # by frame
 
     def shift_of(node: fx.Node) -> tuple[int, ...]:
@@ -53,9 +54,11 @@ def check_stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
 
     class ShiftedRun(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
-            if (n.op == "placeholder" and n in frames.sizes) or n in boundaries:
+            if n in boundaries:
                 return shifted(n)[0] if n in frames.sizes else values[n]
             out = super().run_node(n)
+            if n.op == "placeholder" and n in frames.sizes:
+                return shifted(n)[0]
             if n not in frames.sizes or n.op == "output":
                 return out
             options = shifted(n)
@@ -69,7 +72,7 @@ def check_stages(traced: fx.GraphModule, x: Tensor) -> list[str]:
             return options[0]
 
     with torch.no_grad():
-        ShiftedRun(traced).run(x.clone())
+        inputs.run(ShiftedRun(traced).run)
     return problems
 
 
@@ -81,7 +84,7 @@ def _rolled(value: Any, sizes: tuple[int, ...], shift: tuple[int, ...]) -> list[
     return [torch.empty_like(value).copy_(value.roll(shift, dims)) for dims in runs] or [value]
 
 
-def _stages(traced: fx.GraphModule, x: Tensor) -> tuple[set[fx.Node], dict[fx.Node, Any], Frames]:
+def _stages(traced: fx.GraphModule, inputs: Inputs) -> tuple[set[fx.Node], dict[fx.Node, Any], Frames]:
     """What downsamples maps, moves them or rolls them to their pivot, the value of every node, and the frames."""
     modules, kinds = dict(traced.named_modules()), (Downsample, SharedDownsample, MoveToSelection, RollToPivot)
 
@@ -92,9 +95,9 @@ def _stages(traced: fx.GraphModule, x: Tensor) -> tuple[set[fx.Node], dict[fx.No
         operation = read_operation(node, modules, values)
         return isinstance(module, kinds) or (operation is not None and operation.strided)
 
-    values = node_values(traced, x)
+    values = node_values(traced, inputs)
     found = {node for node in traced.graph.nodes if changes_frame(node)}
-    return found, values, Frames(traced.graph, values, x.dim() - 2, found, set())
+    return found, values, Frames(traced.graph, values, found, set())
 
 
 def _separate_selections(boundaries: set[fx.Node], frames: Frames, modules: dict[str, nn.Module]) -> list[str]:
@@ -125,7 +128,7 @@ def _before_first_downsampling(graph: fx.Graph, boundaries: set[fx.Node]) -> set
 def _close(a: Any, b: Any) -> bool:
     """Whether two answers are equal to rounding, in containers too."""
     if not isinstance(a, Tensor):
-        ours, theirs = pytree.tree_leaves(a), pytree.tree_leaves(b)
+        ours, theirs = leaves(a), leaves(b)
         return not isinstance(b, Tensor) and len(ours) == len(theirs) and all(map(_close_or_equal, ours, theirs))
     if not isinstance(b, Tensor) or a.shape != b.shape:
         return False
@@ -139,7 +142,7 @@ def _close_or_equal(a: Any, b: Any) -> bool:
 
 def _same(a: Any, b: Any) -> bool:
     """Whether two answers have the same bits, in containers too."""
-    ours, theirs = pytree.tree_leaves(a), pytree.tree_leaves(b)
+    ours, theirs = leaves(a), leaves(b)
     return len(ours) == len(theirs) and all(
         same_bits(p, q) if isinstance(p, Tensor) else p == q for p, q in zip(ours, theirs)
     )
