@@ -107,6 +107,7 @@ def ghs2d(  # type: ignore[misc]
 
     Shape: (B, C, H, W) -> (B, C, ceil(H/stride), ceil(W/stride)), or `output_size`.
 
+    >>> import torch
     >>> x = torch.rand(2, 3, 7, 10)
     >>> y = ghs2d(x)
     >>> y.shape
