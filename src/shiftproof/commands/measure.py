@@ -20,18 +20,25 @@ if TYPE_CHECKING:
     from shiftproof.models.predictor import Predictor
 
 HELP = "How your network's answers change when your pictures are shifted; writes a page."
-EXAMPLES = ("model.pt2 photos/", "timm:resnet18 cat.jpg --mean imagenet --size 64", "model.onnx a.png --json")
+EXAMPLES = ("model.pt2 photos/", "timm:resnet18 cat.jpg --pretrained", "model.onnx a.png --json")
 SIZE = 224  # pixels on each side for a network that takes any size, unless all pictures have one smaller size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument("source", metavar="MODEL", help="model.pt2, model.onnx, module:factory or timm:NAME")
+    parser.add_argument(
+        "source", metavar="MODEL", help="model.pt2, model.onnx, module:factory, timm:NAME or cifar:NAME"
+    )
     parser.add_argument("images", nargs="+", type=Path, metavar="IMAGES", help="pictures, or folders of them")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="a state_dict for module:factory or timm:NAME")
-    parser.add_argument("--size", type=int, metavar="PIXELS", help="on each side, where the model does not fix it")
-    parser.add_argument("--mean", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: none")
-    parser.add_argument("--std", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: none")
+    parser.add_argument("--pretrained", action="store_true", help="published weights, of timm and cifar")
+    parser.add_argument("--size", type=int, metavar="PIXELS", help="on each side; default: as the model says")
+    parser.add_argument(
+        "--mean", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: as the model says"
+    )
+    parser.add_argument(
+        "--std", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: as the model says"
+    )
     parser.add_argument("--shifts", metavar="N", help="all, or how many to sample; default: all where that is feasible")
     parser.add_argument("--kinds", nargs="+", metavar="KIND", help="circular, cropped, fractional; default: all three")
     parser.add_argument("-o", "--out", type=Path, default=Path("measure.html"), metavar="FILE", help="the page")
@@ -55,10 +62,13 @@ def run(options: argparse.Namespace) -> int:
             raise ValueError(f"`--shifts` (={shifts!r}) must be all or a number.")
         shifts = checks.integer("--shifts", int(shifts))
     kinds = [checks.choice("--kinds", kind, KINDS) for kind in options.kinds or KINDS]
-    predictor = load_predictor(options.source, options.weights)
+    predictor = load_predictor(options.source, options.weights, options.pretrained)
     files = find_pictures(options.images)
     images = _read_images(files, predictor, options.size)
-    mean, std = _normalisation(options.mean, options.std, images.shape[1])
+    if options.mean is options.std is None and "mean" in predictor.inputs:
+        mean, std = predictor.inputs["mean"], predictor.inputs["std"]
+    else:
+        mean, std = _normalisation(options.mean, options.std, images.shape[1])
     with progress.reporting() as report:
         result = measure(
             Classifier(predictor, mean, std),
@@ -70,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
         )
     unchanged = set(mean) == {0.0} and set(std) == {1.0}
     about = {
-        "network": options.source if options.weights is None else f"{options.source} with {options.weights}",
+        "network": options.source,
+        "weights": predictor.weights,
         **result.about,
         "normalisation": "none, pixels in [0, 1]" if unchanged else f"mean {_numbers(mean)}, std {_numbers(std)}",
     }
@@ -94,7 +105,8 @@ def _read_images(files: Sequence[Path], predictor: Predictor, side: int | None) 
     if None not in (size, predictor.size) and size != predictor.size:
         fixed = " x ".join(map(str, predictor.size or ()))
         raise ValueError(f"`--size` (={side}): {predictor.source} takes images of {fixed} only. Leave `--size` out.")
-    size = size or predictor.size
+    size = size or predictor.size or predictor.inputs.get("input_size", (0, None, None))[1:]
+    size = None if size is None or None in size else size
     shapes: set[tuple[int, int]] = set()
     pictures = []
     for file in files:

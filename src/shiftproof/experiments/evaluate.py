@@ -33,6 +33,7 @@ class Subject:
     training: Mapping[str, Any] | None = None
     baseline: nn.Module | None = None
     foreign: bool = False  # whether the data set is not the one it was trained on
+    weights: str | None = None  # of a network without a run: which ones
 
     @property
     def title(self) -> str:
@@ -92,7 +93,7 @@ def evaluate(subject: Subject, settings: Settings, report: progress.ProgressCall
             "name": subject.name,
             "method": None if config is None else config.recipe,
             "parameters": sum(p.numel() for p in model.parameters()),
-            "weights": None if config is None else settings.weights,
+            "weights": subject.weights if config is None else settings.weights,
             "sha256": tensor_digest(model.state_dict()),
         },
         "seed": None if config is None else config.run.seed,
