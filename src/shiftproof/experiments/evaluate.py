@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from shiftproof import progress
@@ -65,7 +66,8 @@ def from_run(
     plain = dataclasses.replace(config.model, method="strided", options={}, subpixel=False, weights=None)
     if plain.converted:
         plain = dataclasses.replace(plain, padding="keep", placement="after", antialias=False)  # the source
-    baseline = build_model(dataclasses.replace(config, model=plain), own).eval()
+    form = torch.channels_last if config.run.channels_last else torch.contiguous_format  # that of the network
+    baseline = build_model(dataclasses.replace(config, model=plain), own).to(memory_format=form).eval()  # type: ignore[call-overload]
     return Subject(model, own, config.model.name, config, training, baseline, foreign)
 
 
