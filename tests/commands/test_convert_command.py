@@ -94,8 +94,11 @@ def test_convert_to_onnx_with_a_report_as_json(mine: Path, capsys: pytest.Captur
 def test_convert_a_network_of_timm(capsys: pytest.CaptureFixture[str]) -> None:
     from helpers import zoo  # noqa: F401
 
-    assert main(["convert", "timm:resnet18", "--method", "lpf", "--padding", "keep", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    assert main(["convert", "resnet18", "--method", "lpf", "--padding", "keep", "--json", "--quiet"]) == 0
+    said = capsys.readouterr()
+    report = json.loads(said.out)
+    assert "resnet18 has RANDOM weights" in said.err
+    assert (report["weights"], report["example"]) == ("random", [2, 3, 224, 224])
     assert len(report["replaced"]) == 8
     assert report["padding"] is None
     assert main(["convert", "timm:resnet17"]) == 2

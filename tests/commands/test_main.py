@@ -140,7 +140,10 @@ def test_a_wrong_command_line_is_explained_in_one_line(
         ("measure ./no.onnx a.png", "`MODEL` (=no.onnx) does not exist. Expected: model.pt2, model.onnx, module:fac"),
         ("measure no.PT2 a.png", "`MODEL` (=no.PT2) does not exist. Expected: model.pt2, model.onnx, module:factory"),
         ("measure some/folder/model.py a.png", "`MODEL` (=some/folder/model.py) does not exist. Expected: model.pt2"),
-        ("convert no.pt2", "`SOURCE` (=no.pt2) does not exist. Expected: module:factory of the network, or timm:NAME."),
+        (
+            "convert no.pt2",
+            "`SOURCE` (=no.pt2) does not exist. Expected: module:factory of the network, timm:NAME or cifar:NAME.",
+        ),
         ("convert some/folder", "`SOURCE` (=some/folder) does not exist. Expected: module:factory of the network"),
         ("evaluate runs/no", "`RUN_OR_MODEL` (=runs/no) does not exist. Expected: the folder of a run, module:factory"),
         ("evaluate no.onnx --dataset digits", "`RUN_OR_MODEL` (=no.onnx) does not exist. Expected: the folder of a"),

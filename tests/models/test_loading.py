@@ -1,15 +1,18 @@
 """Networks from elsewhere by name, and their weights from files and from those who publish them."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import safetensors.torch
 import torch
+from PIL import Image
 from torch import nn
 
 from helpers import zoo  # noqa: F401  (timm needs a part of torchvision that it supplies)
+from shiftproof.commands.main import main
 from shiftproof.models import cifar, load_model, loading
 from shiftproof.models.loading import full_source, has_random_weights, input_settings, load_weights, put_weights
 
@@ -155,3 +158,28 @@ def test_weights_that_timm_cannot_get_are_an_error(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ValueError, match=r"weights.th has others"):
         load_model("timm:resnet18", "weights.th", pretrained=True)
     assert loading.LIBRARIES == ("timm", "cifar")
+
+
+def test_commands_use_what_the_network_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its size and normalisation, unless the user says otherwise; and they say that its weights are random."""
+    monkeypatch.chdir(tmp_path)
+    for label in "ab":
+        (tmp_path / "pictures" / label).mkdir(parents=True)
+        for k in range(5):
+            Image.new("RGB", (40, 36), (40 * k, 90, 20)).save(tmp_path / "pictures" / label / f"{k}.png")
+    words = ["cifar:resnet20", "pictures/a/0.png", "--kinds", "cropped", "--json", "--quiet"]
+    assert main(["measure", *words]) == 0
+    said = capsys.readouterr()
+    about = json.loads(said.out)["about"]
+    assert about["weights"] == "random"
+    assert about["normalisation"].startswith("mean 0.485, 0.456, 0.406")
+    assert "cifar:resnet20 has RANDOM weights" in said.err
+    torch.save({"model": cifar.CifarResNet(3).state_dict(), "epoch": 1}, "w.pt")
+    words = ["cifar:resnet20", "--folder", "pictures", "--parts", "accuracy", "--json", "--quiet", "--weights", "w.pt"]
+    assert main(["evaluate", *words]) == 0
+    said = capsys.readouterr()
+    record = json.loads(said.out)
+    assert (record["model"]["weights"], record["dataset"]["size"]) == ("w.pt", [3, 32, 32])
+    assert "RANDOM" not in said.err

@@ -11,8 +11,8 @@ from shiftproof.commands.shared import wide_console
 
 HELP = "Make a network shift-proof: print what was replaced, write it to a file."
 EXAMPLES = (
-    "timm:resnet18 -o model.pt2",
-    "timm:resnet18 --placement before",
+    "timm:resnet18 --pretrained -o model.pt2",
+    "cifar:resnet20 --pretrained --placement before",
     "mynet:make --weights w.safetensors --size 64 -o model.onnx",
 )
 # how this command spells the arguments that the converter's errors name
@@ -33,8 +33,11 @@ _WORDS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument("source", metavar="SOURCE", help="module:factory of the network, or timm:NAME")
-    parser.add_argument("--weights", type=Path, metavar="FILE", help="a state_dict, as .safetensors or .pt")
+    parser.add_argument("source", metavar="SOURCE", help="module:factory of the network, timm:NAME or cifar:NAME")
+    parser.add_argument(
+        "--weights", type=Path, metavar="FILE", help="a state_dict or checkpoint: .safetensors, .pt, .th"
+    )
+    parser.add_argument("--pretrained", action="store_true", help="published weights, of timm and cifar")
     parser.add_argument("--method", default="ghs", help="the downsampling method, by name")
     parser.add_argument(
         "--padding", default="circular", help="circular, reflect, replicate or zeros; keep leaves it as it is"
@@ -63,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     from shiftproof.layers import methods
     from shiftproof.maps.padding import BORDERS
     from shiftproof.models.export import FORMATS, save_model
-    from shiftproof.models.loading import load_model
+    from shiftproof.models.loading import describe_weights, input_settings, load_model
 
     method = checks.choice("--method", options.method, methods())
     padding = checks.choice("--padding", options.padding, (*BORDERS, "keep"))
@@ -71,9 +74,12 @@ def run(options: argparse.Namespace) -> int:
     out: Path | None = options.out
     if out is not None and out.suffix not in FORMATS:
         raise ValueError(f"`--out` (={out}) must end in {' or '.join(FORMATS)}.")
-    model = load_model(options.source, options.weights)
+    model = load_model(options.source, options.weights, pretrained=options.pretrained)
+    which = describe_weights(options.source, options.weights, options.pretrained)
     example = None
-    if options.size is not None:
+    if options.size is None and (known := input_settings(model).get("input_size")):
+        example = random_inputs(model, known[1:])
+    elif options.size is not None:
         size = options.size[0] if len(options.size) == 1 else options.size
         example = random_inputs(model, checks.per_axis("--size", size, input_layout(model)[1]))
     try:
@@ -97,13 +103,14 @@ def run(options: argparse.Namespace) -> int:
     if out is not None:
         save_model(new, random_inputs(model, sizes), out)
     if options.json:
-        about = {"source": options.source, "file": None if out is None else str(out)}
+        about = {"source": options.source, "weights": which, "file": None if out is None else str(out)}
         print(json.dumps(report.to_dict() | about, indent=2))
         return 0
     try:
         wide_console().print(report.table())
     except ModuleNotFoundError:  # without rich
         print(report)
+    print(f"Weights: {which}.")
     if out is not None:
         print(f"wrote {out}, for inputs of size {' x '.join(map(str, sizes))}")
     return 0

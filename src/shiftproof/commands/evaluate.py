@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from shiftproof import progress
@@ -12,7 +13,8 @@ from shiftproof.commands.shared import add_data_dir, naming_arguments
 HELP = "Measure a network on a data set; write a record."
 EXAMPLES = (
     "runs/cifar10-resnet20-ghs-laptop-seed0",
-    "timm:resnet18 --dataset folder --folder pictures/ --parts accuracy consistency",
+    "timm:resnet18 --pretrained --folder pictures/ --parts accuracy consistency",
+    "cifar:resnet20 --pretrained --dataset cifar10",
 )
 
 # what functions call the options of the command
@@ -24,10 +26,13 @@ _OPTIONS = {"name": "--dataset", "path": "--folder", "shift_images": "--shift-im
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_data_dir(parser)
-    parser.add_argument("source", metavar="RUN_OR_MODEL", help="the folder of a run, module:factory, or timm:NAME")
+    parser.add_argument(
+        "source", metavar="RUN_OR_MODEL", help="the folder of a run, module:factory, timm:NAME or cifar:NAME"
+    )
     parser.add_argument("--dataset", help="default: the one the run was trained on")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="the pictures of `--dataset folder`")
     parser.add_argument("--weights", help="best or final of a run; a file of weights for a network of your own")
+    parser.add_argument("--pretrained", action="store_true", help="published weights, for networks of timm and cifar")
     parser.add_argument("--on", default="test", help="test, or validation: what the run held out")
     parser.add_argument(
         "--parts",
@@ -48,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     from shiftproof import environment
     from shiftproof.data.sets import load_dataset
     from shiftproof.experiments import evaluate, records
-    from shiftproof.models.loading import load_model
+    from shiftproof.models.loading import describe_weights, full_source, input_settings, load_model
     from shiftproof.reports import figures, summary
 
     environment.code()  # the commit as it is now, even if files change meanwhile
@@ -70,9 +75,14 @@ def run(options: argparse.Namespace) -> int:
             subject = evaluate.from_run(Path(source), settings, options.data_dir, options.dataset, options.folder)
         else:
             _check_own(options)
-            model = load_model(source, None if options.weights is None else Path(options.weights))
-            dataset = load_dataset(options.dataset, options.data_dir, path=options.folder)
-            subject = evaluate.Subject(model, dataset, source.replace(":", "-"))
+            model = load_model(source, options.weights, pretrained=options.pretrained)
+            known = input_settings(model)
+            size = known["input_size"][1] if "input_size" in known and options.folder is not None else None
+            dataset = load_dataset(options.dataset or "folder", options.data_dir, path=options.folder, size=size)
+            if "mean" in known and len(known["mean"]) == len(dataset.mean):
+                dataset = replace(dataset, mean=known["mean"], std=known["std"])
+            which = describe_weights(source, options.weights, options.pretrained)
+            subject = evaluate.Subject(model, dataset, full_source(source).replace(":", "-"), weights=which)
         with progress.reporting(subject.title) as report:
             record = evaluate.evaluate(subject, settings, report)
     written = [records.write(record, options.records), *figures.draw_record(record, options.records)]
@@ -90,9 +100,9 @@ def _check_own(options: argparse.Namespace) -> None:
     from shiftproof.models.loading import check_there
 
     check_there(options.source)
-    if ":" not in options.source:
+    if ":" not in options.source and options.dataset is None and options.folder is None:
         raise ValueError(f"{options.source}: neither the folder of a run nor `module:factory` nor `timm:NAME`.")
     if options.on != "test":
         raise ValueError("`--on validation` is for runs, which know the images they held out.")
-    if options.dataset is None:
+    if options.dataset is None and options.folder is None:
         raise ValueError("`--dataset` must name the data set on which a network of your own is evaluated.")

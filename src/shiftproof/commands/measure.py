@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HELP = "How your network's answers change when your pictures are shifted; writes a page."
 EXAMPLES = (
     "model.pt2 photos/",
-    "timm:resnet18 cat.jpg --mean imagenet --size 64",
+    "timm:resnet18 cat.jpg --pretrained",
     "model.onnx a.png --kinds cropped --fail-under 99",
 )
 SIZE = 224  # pixels on each side for a network that takes any size, unless all pictures have one smaller size
@@ -31,12 +31,19 @@ SIZE = 224  # pixels on each side for a network that takes any size, unless all 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument("source", metavar="MODEL", help="model.pt2, model.onnx, module:factory or timm:NAME")
+    parser.add_argument(
+        "source", metavar="MODEL", help="model.pt2, model.onnx, module:factory, timm:NAME or cifar:NAME"
+    )
     parser.add_argument("images", nargs="+", type=Path, metavar="IMAGES", help="pictures, or folders of them")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="a state_dict for module:factory or timm:NAME")
-    parser.add_argument("--size", type=int, metavar="PIXELS", help="on each side, where the model does not fix it")
-    parser.add_argument("--mean", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: none")
-    parser.add_argument("--std", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: none")
+    parser.add_argument("--pretrained", action="store_true", help="published weights, of timm and cifar")
+    parser.add_argument("--size", type=int, metavar="PIXELS", help="on each side; default: as the model says")
+    parser.add_argument(
+        "--mean", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: as the model says"
+    )
+    parser.add_argument(
+        "--std", nargs="+", metavar="VALUE", help="per channel, or imagenet; default: as the model says"
+    )
     parser.add_argument("--shifts", metavar="N", help="all, or how many to sample; default: all where that is feasible")
     parser.add_argument("--kinds", nargs="+", metavar="KIND", help="cropped, fractional, circular; default: all three")
     parser.add_argument(
@@ -67,10 +74,13 @@ def run(options: argparse.Namespace) -> int:
     least = 0.0 if options.fail_under is None else options.fail_under / 100
     if not 0 <= least <= 1:
         raise ValueError(f"`--fail-under` (={options.fail_under:g}) must be a percentage, from 0 to 100.")
-    predictor = load_predictor(options.source, options.weights)
+    predictor = load_predictor(options.source, options.weights, options.pretrained)
     files = find_pictures(options.images)
     images = _read_images(files, predictor, options.size)
-    mean, std = _normalisation(options.mean, options.std, images.shape[1])
+    if options.mean is options.std is None and "mean" in predictor.inputs:
+        mean, std = predictor.inputs["mean"], predictor.inputs["std"]
+    else:
+        mean, std = _normalisation(options.mean, options.std, images.shape[1])
     with progress.reporting() as report:
         result = measure(
             Classifier(predictor, mean, std),
@@ -82,7 +92,8 @@ def run(options: argparse.Namespace) -> int:
         )
     unchanged = set(mean) == {0.0} and set(std) == {1.0}
     about = {
-        "network": options.source if options.weights is None else f"{options.source} with {options.weights}",
+        "network": options.source,
+        "weights": predictor.weights,
         **result.about,
         "normalisation": "none, pixels in [0, 1]" if unchanged else f"mean {_numbers(mean)}, std {_numbers(std)}",
     }
@@ -109,7 +120,8 @@ def _read_images(files: Sequence[Path], predictor: Predictor, side: int | None) 
     if None not in (size, predictor.size) and size != predictor.size:
         fixed = " x ".join(map(str, predictor.size or ()))
         raise ValueError(f"`--size` (={side}): {predictor.source} takes images of {fixed} only. Leave `--size` out.")
-    size = size or predictor.size
+    size = size or predictor.size or predictor.inputs.get("input_size", (0, None, None))[1:]
+    size = None if size is None or None in size else size
     shapes: set[tuple[int, int]] = set()
     pictures = []
     for file in files:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from shiftproof import progress
@@ -33,6 +34,7 @@ class Subject:
     training: Mapping[str, Any] | None = None
     baseline: nn.Module | None = None
     foreign: bool = False  # whether the data set is not the one it was trained on
+    weights: str | None = None  # of a network without a run: which ones
 
     @property
     def title(self) -> str:
@@ -64,7 +66,8 @@ def from_run(
     plain = dataclasses.replace(config.model, method="strided", options={}, subpixel=False, weights=None)
     if plain.converted:
         plain = dataclasses.replace(plain, padding="keep", placement="after", antialias=False)  # the source
-    baseline = build_model(dataclasses.replace(config, model=plain), own).eval()
+    form = torch.channels_last if config.run.channels_last else torch.contiguous_format  # that of the network
+    baseline = build_model(dataclasses.replace(config, model=plain), own).to(memory_format=form).eval()  # type: ignore[call-overload]
     return Subject(model, own, config.model.name, config, training, baseline, foreign)
 
 
@@ -92,7 +95,7 @@ def evaluate(subject: Subject, settings: Settings, report: progress.ProgressCall
             "name": subject.name,
             "method": None if config is None else config.recipe,
             "parameters": sum(p.numel() for p in model.parameters()),
-            "weights": None if config is None else settings.weights,
+            "weights": subject.weights if config is None else settings.weights,
             "sha256": tensor_digest(model.state_dict()),
         },
         "seed": None if config is None else config.run.seed,

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shiftproof import checks
+from shiftproof import checks, progress
 from shiftproof.models.cifar import CIFAR_RESNETS, published_file
 from shiftproof.models.export import FORMATS
 from shiftproof.safe_io.torch_files import load_plain
@@ -71,7 +71,16 @@ def full_source(source: str) -> str:
 
 def has_random_weights(source: str, weights: object, pretrained: bool) -> bool:
     """Whether a network that `load_model` makes has random weights; a factory of the user's is taken at its word."""
-    return full_source(source).partition(":")[0] in LIBRARIES and weights is None and not pretrained
+    named = full_source(source).partition(":")[0] in LIBRARIES
+    return named and weights is None and not pretrained
+
+
+def describe_weights(source: str, weights: object, pretrained: bool) -> str:
+    """Which weights a network that `load_model` makes has, for results; random ones are announced at once."""
+    if has_random_weights(source, weights, pretrained):
+        progress.warn(f"{source} has RANDOM weights: take published ones, or name a file of weights.")
+        return "random"
+    return "published" if pretrained else "its own" if weights is None else str(weights)
 
 
 def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], origin: str, source: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 import shiftproof.layers  # noqa: F401  (registers the operators that exported networks may call)
 from shiftproof import checks
 from shiftproof.models.export import FORMATS
-from shiftproof.models.loading import load_model
+from shiftproof.models.loading import describe_weights, input_settings, load_model
 from shiftproof.safe_io.torch_files import load_program
 
 _ONNX_TYPES = {"tensor(float)": torch.float32, "tensor(double)": torch.float64, "tensor(float16)": torch.float16}
@@ -35,6 +35,8 @@ class Predictor:
     size: tuple[int, int] | None = None
     batch: tuple[int, int | None] = (1, None)
     dtype: torch.dtype = torch.float32
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # the usual ones, as in `loading.input_settings`
+    weights: str = "its own"  # which ones it has, for results
 
     def __call__(self, x: Tensor) -> Tensor:
         """Scores of a batch of any size."""
@@ -61,18 +63,20 @@ class Predictor:
         return out[:count].float()
 
 
-def load_predictor(source: str, weights: Path | None = None) -> Predictor:
+def load_predictor(source: str, weights: Path | None = None, pretrained: bool = False) -> Predictor:
     """The network in a `.pt2` or `.onnx` file, or the one `module:factory` or `timm:NAME` makes, with `weights`.
 
     Files are safe to load even if they come from a stranger: `safe_io.torch_files` vets exported programs, and ONNX is
     data that onnxruntime runs. A module is Python code and is executed, like any import.
     """
     if not source.lower().endswith(FORMATS):
-        model = load_model(source, weights)
+        model = load_model(source, weights, pretrained=pretrained)
         first = next((p for p in model.parameters() if p.dim() == 4), None)
-        return Predictor(source, model, None if first is None else _colours(source, first.shape[1]))
-    if weights is not None:
-        raise ValueError(f"{weights}: {source} has its weights inside. Leave this file out.")
+        channels = None if first is None else _colours(source, first.shape[1])
+        which = describe_weights(source, weights, pretrained)
+        return Predictor(source, model, channels, inputs=input_settings(model), weights=which)
+    if weights is not None or pretrained:
+        raise ValueError(f"{weights or 'published weights'}: {source} has its weights inside. Leave them out.")
     path = Path(source)
     with path.open("rb"):  # a missing or unreadable file raises the system's own error
         pass

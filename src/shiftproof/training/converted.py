@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shiftproof import progress
 from shiftproof.conversion import ConversionError, calibrate, convert
 from shiftproof.models.cifar import sha256
-from shiftproof.models.loading import has_random_weights, load_model
+from shiftproof.models.loading import describe_weights, load_model
 from shiftproof.training.config import ModelConfig
 
 # settings that mean nothing to a converted network, and those that mean nothing to one of ours
@@ -45,9 +45,9 @@ def build(model: ModelConfig, classes: int, shape: Sequence[int], images: Tensor
     source = load_model(model.name, model.weights if begins else None, pretrained=begins and model.pretrained)
     x = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
     new = set_classes(source, classes, x, model.name)
-    if begins and has_random_weights(model.name, model.weights, model.pretrained):
-        progress.warn(f"{model.name} begins with random weights: name a file of weights, or take published ones.")
-    elif begins and new:
+    if begins:
+        describe_weights(model.name, model.weights, model.pretrained)  # warns of random ones
+    if begins and new:
         progress.warn(f"{model.name}: its last layer `{new}` is new, for {classes} classes.")
     if model.method == "strided" and model.padding == "keep":
         return source  # as it is
