@@ -14,6 +14,7 @@ from shiftproof.reports.table import OURS, Cell, Table
 
 HOLDS, PARTLY, FAILS, OPEN, NOT_RUN = "holds", "holds in part", "does not hold", "undecided", "not run"
 _STRIDED, _LPF, _APS = (METHOD_LABELS[method] for method in ("strided", "lpf", "aps"))
+_NETWORKS = tuple(dict.fromkeys(NETWORK_LABELS.values()))
 _AGREE, _CHANGE = "two random shifts agree, %", "largest change of a logit"
 
 
@@ -130,7 +131,7 @@ def _layer(evidence: Evidence) -> Claim:
 
 def _consistency(evidence: Evidence) -> Claim:
     """Tables 1, 3, 4 and 5."""
-    columns = [("table1", c) for c in NETWORK_LABELS.values()] + [("table3", "consistency"), ("table4", "consistency")]
+    columns = [("table1", c) for c in _NETWORKS] + [("table3", "consistency"), ("table4", "consistency")]
     columns += [("table5", "consistency, %"), ("table5", _AGREE), ("shifts", _AGREE), ("digits", _AGREE)]
     verdicts, found, files = {}, [], list[str]()
     for name in (*OURS, _APS):
@@ -146,7 +147,7 @@ def _consistency(evidence: Evidence) -> Claim:
 
 
 def _accuracy(evidence: Evidence) -> Claim:
-    places = [("table2", [*NETWORK_LABELS.values()], [_APS, _LPF]), ("table3", ["accuracy"], [_APS, _LPF])]
+    places = [("table2", [*_NETWORKS], [_APS, _LPF]), ("table3", ["accuracy"], [_APS, _LPF])]
     return _ahead(evidence, "Accuracy is above that of APS and LPF", places)
 
 
