@@ -7,7 +7,8 @@ from torch import nn
 from helpers.scenes import band_limited, photograph, window
 from shiftproof import Steady
 from shiftproof.camera import subpixel
-from shiftproof.camera.peaks import between
+from shiftproof.camera.peaks import between, border, inner, rivals
+from shiftproof.camera.score import grey, norm, score
 from shiftproof.invariance import same_bits
 from shiftproof.maps.shifts import fractional_shift
 
@@ -110,6 +111,26 @@ def test_heights_between_pixels() -> None:
         s = torch.rand(1, 5, 5, dtype=torch.float64) * 1000
         change = (torch.rand(1, 5, 5, dtype=torch.float64) - 0.5) * 20
         assert (between(s + change) - between(s)).abs() <= 15 + 1e-9
+
+
+def test_the_certificate_of_noise_counts_how_far_heights_move() -> None:
+    """Of the worst small change of the scores, which reaches the bound that the certificate divides by."""
+    moved = 0.0
+    for _ in range(200):
+        s = (torch.rand(1, 5, 5, dtype=torch.float64) * 1000).requires_grad_()
+        (slope,) = torch.autograd.grad(between(s).sum(), s)
+        moved = max(moved, float(slope.abs().sum()))
+    assert moved == pytest.approx(1.5)
+    scene = photograph("coffee")[None, :, 100:190, 100:190]
+    steady = Steady(nn.Identity(), crop=50, sigma=1.5, subpixel=True)
+    layout, edge, scores = steady.layout(scene), border(1.5), score(grey(scene), 1.5)
+    own, beside, height = (
+        layout.counted(t, edge)[0].double() for t in (inner(scores), rivals(scores), between(scores))
+    )
+    winner = int((height * (own > beside)).argmax())
+    room = torch.maximum((height.flatten()[winner] - height) / moved, beside - own).flatten()
+    room[winner] = (own - beside).flatten()[winner]
+    assert steady.certificate(scene)[0].noise == pytest.approx(float(room.min()) / (2 * norm(1.5)))
 
 
 @pytest.mark.parametrize("seed", range(3))

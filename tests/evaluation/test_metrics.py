@@ -5,7 +5,7 @@ import torch
 
 from helpers import zoo  # noqa: F401  (lets torchvision be imported, which torchmetrics does)
 
-pytest.importorskip("torchmetrics")
+# isort: split
 from torchmetrics import MetricCollection
 
 from shiftproof.evaluation import metrics, motion
