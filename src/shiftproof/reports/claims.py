@@ -124,7 +124,9 @@ def _layer(evidence: Evidence) -> Claim:
     column = "" if table is None else table.columns[-1]
     worst = {name: evidence.cell("cameraman", row, column).mean for name, row in rows.items()}
     verdicts = {name: NOT_RUN if v is None else FAILS if v else HOLDS for name, v in worst.items()}
-    found = [f"{name}: the largest difference is {v:.3g}, {column}." for name, v in worst.items() if v is not None]
+    found = [
+        f"{name}: the largest difference over all shifts is {v:.3g}." for name, v in worst.items() if v is not None
+    ]
     found.append("Circular shifts only. Pixels that leave the frame change the map, and parts of a pixel too.")
     return Claim("The layer is exactly shift invariant", verdicts, found)
 
